@@ -1,0 +1,50 @@
+# make venv | demo | test | lint | format | clean
+#
+# Needs Python 3.11 or newer (with its headers), make and g++; everything else goes into .venv.
+
+PYTHON  ?= python3.11 python3
+TORCH   ?= torch==2.13.0
+WORKERS ?= 2
+
+BIN     := .venv/bin
+STAMP   := .venv/.installed
+
+# Several test workers share the machine: one thread each is faster than all threads for everyone.
+export OMP_NUM_THREADS ?= 1
+export TORCHINDUCTOR_COMPILE_THREADS ?= 1
+
+.PHONY: venv demo test lint format clean
+
+venv: $(STAMP)
+
+# torch comes first and alone, so that no other requirement chooses its version.
+$(STAMP): pyproject.toml setup.py
+	@test -x $(BIN)/python || for python in $(PYTHON); do \
+	    if $$python -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	        echo "creating .venv with $$python"; $$python -m venv .venv; break; \
+	    fi; \
+	done
+	@test -x $(BIN)/python || { echo "no Python >= 3.11 with venv among: $(PYTHON)" >&2; exit 1; }
+	$(BIN)/python -m pip install -q "$(TORCH)" "setuptools>=77" wheel
+	$(BIN)/python -m pip install -q --no-build-isolation -e ".[all]"
+	touch $@
+
+demo: venv
+	$(BIN)/python examples/llama_static_cache.py
+
+test: lint
+	$(BIN)/lit -sv test
+	$(BIN)/pytest -q -n $(WORKERS)
+
+lint: venv
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/python -m vllm_ir.tools.typecheck
+
+format: venv
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""From IR to something that runs: Inductor, StableHLO, the interpreter and kernels."""

@@ -1,0 +1,1 @@
+"""Modules of the IR to FX graphs."""

@@ -1,0 +1,284 @@
+"""Exporting modules to FX graphs.
+
+`export_fx` gives one complete graph that does what the program does: results, writes to arguments, aliases. For
+compilers that want pure functions, `export_split` gives the computing part and what happens to the caller's memory
+afterwards as two graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor, fx, nn
+from torch._dynamo.utils import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensorMode
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
+from vllm_ir.backends.fx.metas import example_arguments, propagating
+from vllm_ir.backends.fx.tail import Results, TailExporter
+from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
+from vllm_ir.dialects.vllm_ir.function import RESOURCE, WINDOW, FuncOp, ReturnOp
+from vllm_ir.dialects.vllm_ir.memory import WriteOp
+from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.importer import MAIN, collector_paused
+from vllm_ir.frontends.fx.schemas import check_module
+
+
+def main_function(module: ModuleOp) -> FuncOp:
+    """The function `@main`, or the only one."""
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    named = [function for function in functions if function.sym_name.data == MAIN]
+    if len(named) == 1 or len(functions) == 1:
+        return (named or functions)[0]
+    raise VerifyException(f"the module has {len(functions)} functions and none is @{MAIN}")
+
+
+def export_fx(module: ModuleOp, like: fx.GraphModule | nn.Module | None = None) -> fx.GraphModule:
+    """The module as a complete FX graph.
+
+    Calling it is like calling the program: mutated arguments are written, returned aliases are aliases, new tensors are
+    new and have the strides of eager mode. Arguments that stand for module attributes become `get_attr` nodes on the
+    attributes of `like`, taken by reference; without `like` they stay placeholders. Raises `VerifyException` if the
+    module is not valid or states other effects than the schemas of the operators that it calls.
+    """
+    mode = _mode_of(like)
+    function = _checked(module)
+    with collector_paused(), propagating(mode):
+        inputs = example_arguments(function, mode)
+    return _export_complete(module, function, mode, inputs, like)
+
+
+@dataclass(frozen=True)
+class SplitGraph:
+    """A program as a pure graph and what is done with its outputs.
+
+    `core` takes the function's arguments and returns a flat tuple of new tensors and numbers: results first, then the
+    final values of arguments. `epilogue`, called with `epilogue_arguments` of the arguments and then all outputs of
+    the core, writes the arguments and returns what the program returns; None if that is what the core returned.
+    """
+
+    core: fx.GraphModule
+    epilogue: fx.GraphModule | None
+    epilogue_arguments: tuple[int, ...]
+
+
+def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTensorMode) -> SplitGraph:
+    """The functionalized module as a pure graph and an epilogue; `inputs` are fakes for the arguments."""
+    function = _checked(module)
+    if function.functional is None:
+        raise VerifyException(f"@{function.sym_name.data} is not functional; run functionalize first")
+    with collector_paused(), propagating(fake_mode):
+        root = nn.Module()
+        builder = GraphBuilder(fake_mode)
+        exporter = FunctionExporter(function, builder, root, _sub_graphs(module, function, fake_mode))
+        _placeholders(exporter, inputs)
+        tail = exporter.body()
+        results = Results(exporter, tail)
+        returned = _returned(tail)
+        order = sorted(results.nodes, key=lambda value: value not in returned)
+        outputs = [value for value in order if isinstance(results.nodes[value], fx.Node)]
+        builder.graph.output(tuple(results.nodes[value] for value in outputs))
+        core = fx.GraphModule(root, builder.graph)
+        if _is_plain(function, tail, outputs):
+            return SplitGraph(core, None, ())
+        return _with_epilogue(function, core, tail, results, outputs, fake_mode)
+
+
+def _returned(tail: Sequence[Operation]) -> set[SSAValue]:
+    return set(tail[-1].operands)
+
+
+def _is_plain(function: FuncOp, tail: Sequence[Operation], outputs: Sequence[SSAValue]) -> bool:
+    """Whether the outputs of the core are what the program returns."""
+    returned = tail[-1]
+    if not isinstance(returned, ReturnOp) or any(isinstance(op, WriteOp) for op in tail):
+        return False
+    if any(WINDOW in function.argument_attributes(index) for index in range(len(function.block.args))):
+        return False
+    structure = returned.structure
+    items = structure.items.data if isinstance(structure, TupleAttr) else ()
+    indices = [item.index.data for item in items if isinstance(item, OperandAttr)]
+    flat = isinstance(structure, TupleAttr) and indices == list(range(len(returned.operands)))
+    return flat and len(indices) == len(items) and list(returned.operands) == list(outputs)
+
+
+def _with_epilogue(
+    function: FuncOp,
+    core: fx.GraphModule,
+    tail: Sequence[Operation],
+    results: Results,
+    outputs: Sequence[SSAValue],
+    mode: FakeTensorMode,
+) -> SplitGraph:
+    builder = GraphBuilder(mode)
+    known: dict[SSAValue, object] = {
+        value: node for value, node in results.nodes.items() if not isinstance(node, fx.Node)
+    }
+    used: dict[BlockArgument, fx.Node] = {}
+
+    def argument(value: BlockArgument) -> fx.Node:
+        if value not in used:
+            raise VerifyException(f"%{value.name_hint} is used by the epilogue but not known to be")
+        return used[value]
+
+    for value in _epilogue_arguments(function, tail):
+        used[value] = _placeholder(builder, value, results.exporter.node(value).meta["val"])
+    for value in outputs:
+        node = results.nodes[value]
+        known[value] = _placeholder(builder, value, node.meta["val"] if isinstance(node, fx.Node) else None)
+    for value in _symbols(function, tail):
+        known.setdefault(value, used.get(value) if isinstance(value, BlockArgument) else None)
+    TailExporter(function, builder, argument, known).run(tail)
+    epilogue = fx.GraphModule(nn.Module(), builder.graph)
+    return SplitGraph(core, epilogue, tuple(value.index for value in used))
+
+
+def _placeholder(builder: GraphBuilder, value: SSAValue, fake: object) -> fx.Node:
+    node = builder.graph.placeholder(value.name_hint or "value")
+    node.meta["val"] = fake
+    return node
+
+
+def _epilogue_arguments(function: FuncOp, tail: Sequence[Operation]) -> list[BlockArgument]:
+    """Arguments that are written, returned as windows, or change their window, and the sizes that views need."""
+    from vllm_ir.dialects.vllm_ir.function import root_of
+
+    found: dict[BlockArgument, None] = {}
+    buffers = [op.buffer for op in tail if isinstance(op, WriteOp)]
+    buffers += [value for value in tail[-1].operands if isinstance(value.type, BufferType)]
+    for buffer in buffers:
+        root = root_of(buffer)
+        if isinstance(root, BlockArgument):
+            found[root] = None
+    for index, value in enumerate(function.block.args):
+        if WINDOW in function.argument_attributes(index):
+            found[value] = None
+    for value in _symbols(function, tail):
+        if isinstance(value, BlockArgument):
+            found[value] = None
+    return list(found)
+
+
+def _symbols(function: FuncOp, tail: Sequence[Operation]) -> list[SSAValue]:
+    """Integers that the views of the tail take."""
+    from vllm_ir.dialects.vllm_ir.memory import ViewOp
+
+    found: dict[SSAValue, None] = {}
+    pending = [op.buffer for op in tail if isinstance(op, WriteOp)]
+    pending += [value for value in tail[-1].operands if isinstance(value.type, BufferType)]
+    while pending:
+        owner = pending.pop().owner
+        if isinstance(owner, ViewOp):
+            pending.append(owner.base)
+            found.update(dict.fromkeys(owner.operands[1:]))
+    return list(found)
+
+
+def _checked(module: ModuleOp) -> FuncOp:
+    module.verify()
+    check_module(module)
+    return main_function(module)
+
+
+def _mode_of(like: nn.Module | None) -> FakeTensorMode:
+    if isinstance(like, fx.GraphModule):
+        metas = [node.meta.get("val", node.meta.get("example_value")) for node in like.graph.nodes]
+        if (mode := detect_fake_mode([meta for meta in metas if isinstance(meta, Tensor)])) is not None:
+            return mode
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def _sub_graphs(module: ModuleOp, main: FuncOp, mode: FakeTensorMode) -> dict[str, fx.GraphModule]:
+    """The other functions of the module; callees come before callers."""
+    found: dict[str, fx.GraphModule] = {}
+    for function in module.body.block.ops:
+        if isinstance(function, FuncOp) and function is not main:
+            inputs = example_arguments(function, mode)
+            found[function.sym_name.data] = _export_function(function, mode, inputs, None, found)
+    return found
+
+
+def _export_complete(
+    module: ModuleOp,
+    function: FuncOp,
+    mode: FakeTensorMode,
+    inputs: Sequence[object],
+    like: nn.Module | None,
+) -> fx.GraphModule:
+    with collector_paused(), propagating(mode):
+        return _export_function(function, mode, inputs, like, _sub_graphs(module, function, mode))
+
+
+def _export_function(
+    function: FuncOp,
+    mode: FakeTensorMode,
+    inputs: Sequence[object],
+    like: nn.Module | None,
+    functions: Mapping[str, fx.GraphModule],
+) -> fx.GraphModule:
+    root = nn.Module()
+    builder = GraphBuilder(mode)
+    exporter = FunctionExporter(function, builder, root, functions)
+    _placeholders(exporter, inputs, like)
+    tail = exporter.body()
+    results = Results(exporter, tail)
+    known: dict[SSAValue, object] = dict(results.nodes)
+    for value in _symbols(function, tail):
+        known.setdefault(value, exporter.values.get(value))
+    ending = TailExporter(function, builder, exporter.node, known)
+    ending.buffers.update(
+        {value: node for value, node in exporter.values.items() if isinstance(node, fx.Node) and _is_buffer(value)}
+    )
+    ending.run(tail)
+    return fx.GraphModule(root, builder.graph)
+
+
+def _is_buffer(value: SSAValue) -> bool:
+    return isinstance(value.type, BufferType)
+
+
+def _placeholders(exporter: FunctionExporter, inputs: Sequence[object], like: nn.Module | None = None) -> None:
+    function = exporter.function
+    for index, (argument, fake) in enumerate(zip(function.block.args, inputs, strict=True)):
+        resource = function.argument_attributes(index).get(RESOURCE)
+        if like is not None and isinstance(resource, StringAttr):
+            node = _get_attribute(exporter, resource.data, like)
+        else:
+            node = exporter.builder.graph.placeholder(argument_name(argument))
+        node.meta["val"] = fake
+        exporter.values[argument] = node
+
+
+def argument_name(argument: BlockArgument) -> str:
+    """Name that the argument had in the imported graph."""
+    from xdsl.dialects.builtin import NameLoc
+
+    location = argument.location
+    return location.desc.data if isinstance(location, NameLoc) else argument.name_hint or f"arg{argument.index}"
+
+
+def _get_attribute(exporter: FunctionExporter, name: str, like: nn.Module) -> fx.Node:
+    """A node for the attribute `name` of `like`, which the exported module shares."""
+    value: object = like
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    if not isinstance(value, Tensor):
+        raise VerifyException(f"`like` has no tensor attribute {name!r}")
+    *path, last = name.split(".")
+    owner = exporter.root
+    for part in path:
+        if not hasattr(owner, part):
+            owner.add_module(part, nn.Module())
+        owner = getattr(owner, part)
+    if not hasattr(owner, last):
+        if isinstance(value, nn.Parameter):
+            owner.register_parameter(last, value)
+        else:
+            owner.register_buffer(last, value)
+    return exporter.builder.graph.get_attr(name)
+
+

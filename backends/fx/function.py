@@ -1,0 +1,401 @@
+"""One `vllm_ir.func` as an FX graph: everything up to the final writes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_auto_functionalize
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc, NoneType
+from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from vllm_ir.backends.fx.layout import tensor_of, with_strides
+from vllm_ir.backends.fx.metas import number, set_value
+from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.dialects.torch.constant import ConstantOp
+from vllm_ir.dialects.vllm_ir.function import FuncOp, root_of, written_buffers
+from vllm_ir.dialects.vllm_ir.high_level import donated_indices
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
+from vllm_ir.dialects.vllm_ir.types import BufferType, shape_of
+from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
+from vllm_ir.frontends.fx.storages import storage_key, tensors_in
+from vllm_ir.frontends.fx.types import dtype_of
+from vllm_ir.frontends.fx.values import decode
+from vllm_ir.frontends.ops import ops
+
+aten = torch.ops.aten
+_ARITH: dict[type[Operation], Callable[..., object]] = {
+    arith.AddiOp: operator.add,
+    arith.SubiOp: operator.sub,
+    arith.MuliOp: operator.mul,
+    arith.FloorDivSIOp: operator.floordiv,
+    arith.MaxSIOp: torch.sym_max,
+    arith.MinSIOp: torch.sym_min,
+}
+
+
+class GraphBuilder:
+    """An FX graph under construction, whose nodes all know what they give."""
+
+    def __init__(self, mode: FakeTensorMode) -> None:
+        self.graph = fx.Graph()
+        self.mode = mode
+        self.name: str | None = None
+        self.trace: str | None = None
+
+    def at(self, op: Operation) -> None:
+        """Name and locate the next nodes as `op`."""
+        location = op.location
+        self.name, self.trace = None, None
+        if isinstance(location, NameLoc):
+            self.name = location.desc.data
+            location = location.location
+        elif op.results:
+            self.name = op.results[0].name_hint
+        if isinstance(location, FileLineColLoc):
+            self.trace = f'  File "{location.filename.data}", line {location.line.data}, in forward\n'
+
+    def emit(
+        self, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None
+    ) -> fx.Node:
+        """A call node; it is run on the fakes of its arguments."""
+        kwargs = kwargs or {}
+        node = self.graph.call_function(target, args, dict(kwargs))  # type: ignore[arg-type]  # fx's Argument type
+        if self.name is not None:
+            node._rename(self.name)
+        if self.trace is not None:
+            node.meta["stack_trace"] = self.trace
+        fakes = fx.map_arg((args, dict(kwargs)), _value_of)
+        set_value(node, target(*fakes[0], **fakes[1]), self.mode)  # type: ignore[operator]  # operators are callable
+        return node
+
+    def item(self, node: fx.Node, index: int) -> fx.Node:
+        """Result `index` of a call with several."""
+        item = self.graph.call_function(operator.getitem, (node, index))
+        item.meta["val"] = node.meta["val"][index]
+        if self.trace is not None:
+            item.meta["stack_trace"] = self.trace
+        return item
+
+
+def _value_of(node: fx.Node) -> object:
+    return node.meta["val"]
+
+
+class FunctionExporter:
+    """Exports the operations of one function into `builder.graph`."""
+
+    def __init__(
+        self, function: FuncOp, builder: GraphBuilder, root: torch.nn.Module, functions: Mapping[str, fx.GraphModule]
+    ) -> None:
+        self.function = function
+        self.builder = builder
+        self.root = root
+        self.functions = functions
+        self.values: dict[SSAValue, object] = {}
+        self.constants = 0
+
+    def body(self) -> list[Operation]:
+        """Export all operations in front of the tail; returns the tail: final writes, views, return."""
+        ops = list(self.function.block.ops)
+        end = next((i for i, op in enumerate(ops) if isinstance(op, WriteOp)), len(ops) - 1)
+        if self.function.functional is None:
+            end = len(ops) - 1
+        for op in ops[:end]:
+            # Views in a functional function only describe what is written or returned.
+            if self.function.functional is None or not isinstance(op, ViewOp | AllocOp):
+                self.export(op)
+        tail = [op for op in ops[:end] if self.function.functional is not None and isinstance(op, ViewOp | AllocOp)]
+        return [*tail, *ops[end:]]
+
+    def node(self, value: SSAValue) -> fx.Node:
+        """The node that gives `value`."""
+        found = self.values.get(value)
+        if not isinstance(found, fx.Node) and isinstance(value.owner, ViewOp):
+            self.export(value.owner)
+            found = self.values.get(value)
+        if not isinstance(found, fx.Node):
+            raise VerifyException(f"%{value.name_hint} has no node")
+        return found
+
+    def export(self, op: Operation) -> None:
+        """Export one operation."""
+        self.builder.at(op)
+        match op:
+            case CallOp() if op.updates is not None:
+                self._updates(op)
+            case CallOp() | ViewOp():
+                self._call(op)
+            case ReadOp():
+                self._read(op)
+            case WriteOp():
+                self._write(op)
+            case AllocOp():
+                self._alloc(op)
+            case RelayoutOp():
+                self.values[op.result] = with_strides(self.builder.emit, self.node(op.value), op.result.type)
+            case ConstantOp():
+                self._constant(op)
+            case arith.ConstantOp():
+                self.values[op.result] = number(op.value)
+            case _ if (target := _ARITH.get(type(op))) is not None:
+                self.values[op.results[0]] = self._scalar(target, [self.values[operand] for operand in op.operands])
+            case _ if op.name.startswith("vllm_ir."):
+                self._high_level(op)
+            case _:
+                raise VerifyException(f"{op.name} has no form in FX")
+
+    def _scalar(self, target: Callable[..., object], operands: Sequence[object]) -> object:
+        if not any(isinstance(operand, fx.Node) for operand in operands):
+            return target(*operands)
+        return self.builder.emit(target, tuple(operands))
+
+    # Calls
+
+    def _target(self, name: str) -> object:
+        return self._sub_graph(name) if name in self.functions else resolve(name)
+
+    def _sub_graph(self, name: str) -> fx.Node:
+        if not hasattr(self.root, name):
+            self.root.add_module(name, self.functions[name])
+        node = self.builder.graph.get_attr(name)
+        node.meta["val"] = self.functions[name]
+        return node
+
+    def _arguments(self, op: CallOp | ViewOp) -> tuple[tuple[object, ...], dict[str, object]]:
+        operands = [self._operand(operand) for operand in op.operands]
+        args = tuple(decode(tree, operands, self._target) for tree in op.args.data)
+        kwargs = {
+            name: decode(tree, operands, self._target) for name, tree in (op.kwargs.data.items() if op.kwargs else ())
+        }
+        return args, kwargs
+
+    def _operand(self, operand: SSAValue) -> object:
+        if isinstance(operand.type, BufferType) and operand not in self.values:
+            return self.node(operand)
+        return self.values[operand]
+
+    def _call(self, op: CallOp | ViewOp) -> None:
+        target = resolve(op.target)
+        args, kwargs = self._arguments(op)
+        if isinstance(target, OpOverload) and op_info(target).layout_sensitive:
+            args, kwargs = self._restride(op, args, kwargs)
+        if callable(target) and not isinstance(target, OpOverload) and op.target.startswith("python."):
+            self.values[op.results[0]] = self._scalar(target, args)
+            return
+        self._bind_results(op, self.builder.emit(target, args, kwargs))
+
+    def _restride(
+        self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Give an operator that looks at memory its operands as eager lays them out."""
+        fixed: dict[fx.Node, fx.Node] = {}
+        for operand in op.operands:
+            node = self.values.get(operand)
+            if isinstance(node, fx.Node) and not isinstance(operand.type, BufferType) and isinstance(node.meta["val"], Tensor):
+                fixed[node] = with_strides(self.builder.emit, node, operand.type)
+        return fx.map_arg((args, kwargs), lambda node: fixed.get(node, node))
+
+    def _bind_results(self, op: Operation, node: fx.Node) -> None:
+        """Connect results, in the order of the leaves of what the node gives."""
+        results = iter(op.results)
+
+        def bind(source: fx.Node) -> None:
+            value = source.meta["val"]
+            if isinstance(value, list | tuple):
+                for index in range(len(value)):
+                    bind(self.builder.item(source, index))
+                return
+            result = next(results, None)
+            if value is None:
+                if source is not node:
+                    self.builder.graph.erase_node(source)
+                if result is not None:
+                    self.values[result] = None
+                return
+            if result is None:
+                raise VerifyException(f"{op.name} has fewer results than {source} gives")
+            self.values[result] = source
+            if source is not node and result.name_hint is not None:
+                source._rename(result.name_hint)
+
+        bind(node)
+
+    def _updates(self, op: CallOp) -> None:
+        target = resolve(op.target)
+        if not isinstance(target, OpOverload):
+            raise VerifyException(f"@{op.target} has updates but no schema")
+        info = op_info(target)
+        args, kwargs = self._arguments(op)
+        if info.layout_sensitive:
+            args, kwargs = self._restride(op, args, kwargs)
+        bound = {a.name: v for a, v in zip(info.arguments, [*args, *kwargs.values()], strict=True)}
+        if can_auto_functionalize(target) and _appear_once(bound, info):
+            self._auto_functionalized(op, target, bound)
+        else:
+            self._on_copies(op, info, target, bound)
+
+    def _auto_functionalized(self, op: CallOp, target: OpOverload, bound: Mapping[str, object]) -> None:
+        node = self.builder.emit(auto_functionalized, (target,), bound)
+        results = [result for result in op.results if not isinstance(result.type, NoneType)]
+        for result, leaf in zip(results, _leaf_nodes(self.builder, node), strict=True):
+            self.values[result] = leaf
+
+    def _on_copies(self, op: CallOp, info: OpInfo, target: OpOverload, bound: Mapping[str, object]) -> None:
+        copies: dict[fx.Node, fx.Node] = {}
+        for index in op.update_indices:
+            node = self.node(op.operands[index])
+            if node not in copies:
+                copies[node] = with_strides(
+                    self.builder.emit, self.builder.emit(aten.clone.default, (node,)), op.operands[index].type
+                )
+        replaced = fx.map_arg(dict(bound), lambda node: copies.get(node, node))
+        names = [argument.name for argument in info.arguments]
+        positional = tuple(replaced[name] for name in names[: info.positional])
+        keywords = {name: replaced[name] for name in names[info.positional :]}
+        node = self.builder.emit(target, positional, keywords)
+        own = len(op.results) - len(op.update_indices)
+        fresh = [leaf for leaf in _leaf_nodes(self.builder, node) if _is_new(leaf, copies.values())][:own]
+        for result, leaf in zip(op.results, fresh, strict=False):
+            self.values[result] = leaf
+        for result, index in zip(op.results[own:], op.update_indices, strict=True):
+            self.values[result] = copies[self.node(op.operands[index])]
+
+    def _high_level(self, op: Operation) -> None:
+        ir_op = ops[op.name.removeprefix("vllm_ir.")]
+        target = ir_op.torch_op
+        if donated_indices(op) and self.function.functional is None and ir_op.maybe_inplace is not None:
+            target = ir_op.maybe_inplace
+        operands = iter(op.operands)
+        args: list[object] = []
+        for argument, segment in zip(ir_op.schema.arguments, _segments(op, ir_op.schema.arguments), strict=True):
+            if segment is None:
+                attribute = op.properties.get(argument.name)
+                args.append(None if attribute is None else decode(attribute, [], str))
+            elif segment == "one":
+                args.append(self._operand(next(operands)))
+            elif segment == "none":
+                args.append(None)
+            else:
+                args.append([self._operand(next(operands)) for _ in range(int(segment))])
+        self._bind_results(op, self.builder.emit(target, tuple(args)))
+
+    # Memory
+
+    def _read(self, op: ReadOp) -> None:
+        node = self.node(op.buffer)
+        if self.function.functional is None and self._written_later(op):
+            node = self.builder.emit(aten.clone.default, (node,))
+        self.values[op.result] = node
+
+    def _written_later(self, op: ReadOp) -> bool:
+        """Whether anything behind `op` may write the memory that it reads."""
+        root, later = root_of(op.buffer), op.next_op
+        while later is not None:
+            touched = [*written_buffers(later), *(later.operands[index] for index in donated_indices(later))]
+            if any(isinstance(b.type, BufferType) and self._may_share(root, root_of(b)) for b in touched):
+                return True
+            later = later.next_op
+        return False
+
+    def _may_share(self, first: SSAValue, second: SSAValue) -> bool:
+        return first is second or (isinstance(first, BlockArgument) and isinstance(second, BlockArgument))
+
+    def _write(self, op: WriteOp) -> None:
+        self.builder.emit(aten.copy_.default, (self.node(op.buffer), self.node(op.value)))
+
+    def _alloc(self, op: AllocOp) -> None:
+        node = self.node(op.init)
+        if not self._is_fresh(op.init, node):
+            node = self.builder.emit(aten.clone.default, (node,))
+        self.values[op.buffer] = with_strides(self.builder.emit, node, op.buffer.type)
+
+    def _is_fresh(self, value: SSAValue, node: fx.Node) -> bool:
+        """Whether the memory of `node` is its own and nobody else reads it as a value."""
+        if value.has_more_than_one_use() or not isinstance(value.owner, Operation):
+            return False
+        if isinstance(value.owner, ConstantOp | ReadOp):
+            return False
+        key = storage_key(tensor_of(node))
+        inputs = [tensor for source in _producer(node).all_input_nodes for tensor in tensors_in(source.meta.get("val"))]
+        return all(storage_key(tensor) != key for tensor in inputs)
+
+    def _constant(self, op: ConstantOp) -> None:
+        dtype = dtype_of(op.result.type.element_type)
+        if dtype is None:
+            raise FxImportError(f"element type {op.result.type.element_type} has no dtype")
+        with unset_fake_temporarily():
+            data = bytearray(bytes.fromhex(op.data.data))
+            flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+            tensor = flat.reshape(shape_of(op.result.type))
+        name = f"_tensor_constant{self.constants}"
+        while hasattr(self.root, name):
+            self.constants += 1
+            name = f"_tensor_constant{self.constants}"
+        self.root.register_buffer(name, tensor)
+        node = self.builder.graph.get_attr(name)
+        node.meta["val"] = self.builder.mode.from_tensor(tensor)
+        self.values[op.result] = node
+
+
+def _producer(node: fx.Node) -> fx.Node:
+    while node.target is operator.getitem and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
+
+
+def _appear_once(bound: Mapping[str, object], info: OpInfo) -> bool:
+    """Whether no written tensor is also another argument: a copy would tear the two apart."""
+    written: list[fx.Node] = []
+    others: list[fx.Node] = []
+    for argument in info.arguments:
+        fx.map_arg(bound[argument.name], (written if argument.writes else others).append)
+    return len(set(written)) == len(written) and not set(written) & set(others)
+
+
+def _leaf_nodes(builder: GraphBuilder, node: fx.Node) -> list[fx.Node]:
+    value = node.meta["val"]
+    if isinstance(value, list | tuple):
+        return [leaf for index in range(len(value)) for leaf in _leaf_nodes(builder, builder.item(node, index))]
+    return [] if value is None else [node]
+
+
+def _is_new(node: fx.Node, copies: Sequence[fx.Node] | object) -> bool:
+    value = node.meta["val"]
+    if not isinstance(value, Tensor):
+        return True
+    keys = {storage_key(tensor_of(copy)) for copy in copies} if isinstance(copies, Sequence) else set[int]()
+    return storage_key(value) not in keys
+
+
+def _segments(op: Operation, arguments: Sequence[torch.Argument]) -> list[str | None]:
+    """For each parameter: None for attributes, `one`, `none`, or the number of tensors of a list."""
+    from vllm_ir.frontends.ops.dialect import is_tensor_type
+
+    kinds = [str(argument.type) for argument in arguments]
+    sizes = op.properties.get("operandSegmentSizes")
+    tensors = [kind for kind in kinds if is_tensor_type(kind)]
+    if sizes is not None:
+        counts = list(sizes.get_values())  # type: ignore[attr-defined]  # a DenseArrayBase by its name
+    else:
+        fixed = sum(kind == "Tensor" for kind in tensors)
+        counts = [1 if kind == "Tensor" else len(op.operands) - fixed for kind in tensors]
+    remaining = iter(counts)
+    segments: list[str | None] = []
+    for kind in kinds:
+        if not is_tensor_type(kind):
+            segments.append(None)
+        elif kind.startswith("List"):
+            segments.append(str(next(remaining)))
+        else:
+            segments.append("one" if next(remaining) else "none")
+    return segments
+
+

@@ -1,0 +1,53 @@
+"""Which outputs of a graph share memory, seen from its nodes."""
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import torch
+from torch import fx
+from torch._inductor.fx_passes.post_grad import get_node_storage
+
+
+def output_nodes(graph: fx.Graph) -> Sequence[object]:
+    """What a graph with a flat output returns, in order."""
+    (returned,) = graph.output_node().args
+    return cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else (returned,)
+
+
+def memory_root(node: fx.Node) -> fx.Node:
+    """The node that allocated the memory of `node`'s value: a placeholder, or an operator with a fresh result.
+
+    Whatever may share memory counts as sharing it: views, as the schema or the fake values tell. The schema alone does
+    not tell of `_unsafe_view`, the values alone are out of date where a pass has changed the graph.
+    """
+    while (source := _shared_operand(node)) is not None:
+        node = source
+    return node
+
+
+def _shared_operand(node: fx.Node) -> fx.Node | None:
+    """The operand whose memory the result of `node` may share."""
+    if node.op != "call_function":
+        return None
+    if node.target is operator.getitem:
+        # Pieces of `split` lead to what was split; the results of other operators have memory of their own.
+        return _shared_operand(cast(fx.Node, node.args[0]))
+    if isinstance(node.target, torch._ops.OpOverload):
+        for argument in _aliased_arguments(node, node.target._schema):
+            return argument
+    storage = get_node_storage(node)
+    for operand in node.all_input_nodes:
+        if storage is not None and get_node_storage(operand) == storage:
+            return operand
+    return None
+
+
+def _aliased_arguments(node: fx.Node, schema: torch.FunctionSchema) -> Iterator[fx.Node]:
+    # `split` and `unbind` annotate only the argument (`Tensor(a -> *)`), so the results' annotations do not decide.
+    for position, argument in enumerate(schema.arguments):
+        if argument.alias_info is None:
+            continue
+        value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        if isinstance(value, fx.Node):
+            yield value

@@ -1,0 +1,65 @@
+"""Outputs that are promised to be fresh stay fresh, whatever Inductor's passes fold.
+
+Inductor replaces `x * 1`, `x + 0` and clones by their operand. Where the operand is an input, the caller would get its
+own tensor back; where it is another output, two results would share memory. Both show as soon as the caller writes one.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import fx
+from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
+from torch._inductor.virtualized import V
+
+from vllm_ir.backends.inductor import aliases
+from vllm_ir.backends.inductor.aliases import memory_root, output_nodes
+
+_MARK = "vllm_ir_sharing"
+
+
+class KeepOutputsFresh(CustomGraphPass):
+    """Clones outputs that came to share memory which they did not share in the graph as it was given to Inductor.
+
+    `sharing` has an entry per output: the name of the placeholder or node whose memory it had in the given graph. The
+    pass runs as the last custom pass after gradients; it leaves graphs that `mark` has not seen (sub-graphs) alone.
+    """
+
+    def __init__(self, sharing: Sequence[str | None]) -> None:
+        self.sharing = tuple(sharing)
+
+    @classmethod
+    def mark(cls, graph: fx.Graph) -> "KeepOutputsFresh":
+        """The pass for a graph that Inductor has not touched yet. Marks the graph as its own."""
+        roots = (memory_root(node).name if isinstance(node, fx.Node) else None for node in output_nodes(graph))
+        keeper = cls(tuple(roots))
+        graph.output_node().meta[_MARK] = keeper.sharing
+        return keeper
+
+    def __call__(self, graph: fx.Graph) -> None:
+        output = graph.output_node()
+        if output.meta.get(_MARK) != self.sharing:
+            return
+        taken: dict[fx.Node, str] = {node: node.name for node in graph.find_nodes(op="placeholder")}
+        returned = list(output_nodes(graph))
+        for index, (node, promised) in enumerate(zip(returned, self.sharing, strict=True)):
+            if not isinstance(node, fx.Node) or promised is None or not _is_tensor(node):
+                continue
+            if taken.setdefault(memory_root(node), promised) != promised:
+                returned[index] = _clone(graph, node)
+        output.args = (tuple(returned),)
+
+    def uuid(self) -> object:
+        """What cached artifacts of this pass depend on: its code, and what it promises."""
+        return get_hash_for_files((__file__, aliases.__file__)), self.sharing
+
+
+def _is_tensor(node: fx.Node) -> bool:
+    return isinstance(node.meta.get("val"), torch.Tensor)
+
+
+def _clone(graph: fx.Graph, node: fx.Node) -> fx.Node:
+    with graph.inserting_before(graph.output_node()):
+        clone = graph.call_function(torch.ops.aten.clone.default, (node,))
+    with V.fake_mode:
+        clone.meta["val"] = torch.ops.aten.clone.default(node.meta["val"])
+    return clone

@@ -1,0 +1,1 @@
+"""Passes from IR to IR and the analyses they rest on."""

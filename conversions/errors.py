@@ -1,0 +1,31 @@
+"""Stopping a pass at an operation."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.ir import Operation
+from xdsl.utils.exceptions import PassFailedException
+
+from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.dialects.vllm_ir.memory import ViewOp
+
+
+def location_text(op: Operation) -> str:
+    """`file:line` of the user's code that made `op`; empty if it is not known."""
+    location = op.location
+    if isinstance(location, NameLoc):
+        location = location.location
+    return f"{location.filename.data}:{location.line.data}" if isinstance(location, FileLineColLoc) else ""
+
+
+def describe(op: Operation) -> str:
+    """What the user knows an operation as: the operator that it calls, or its own name."""
+    return f"@{op.target}" if isinstance(op, CallOp | ViewOp) else op.name
+
+
+def fail(op: Operation, reason: str) -> NoReturn:
+    """Stop the running pass at `op`: location, operation, reason."""
+    where = location_text(op)
+    raise PassFailedException(f"{where + ': ' if where else ''}{describe(op)}: {reason}")

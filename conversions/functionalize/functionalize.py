@@ -1,0 +1,176 @@
+"""`functionalize`: memory becomes values.
+
+Each storage has a current value. A write through a window makes a new value of the whole storage through the inverse of
+the views; a later read of any window sees it. What remains is one read of each argument that is needed, one write of
+each argument that changed, at the end, and the views that make up returned aliases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from vllm_ir.conversions.errors import fail
+from vllm_ir.conversions.functionalize.calls import functionalize_call
+from vllm_ir.conversions.functionalize.donation import donate, drop_invalid_donations, refuse_donated
+from vllm_ir.conversions.functionalize.storage import Root, Storages, Window
+from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, FuncOp, ReturnOp
+from vllm_ir.dialects.vllm_ir.high_level import donated_indices
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
+from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.build import CallBuilder
+
+
+@dataclass(frozen=True)
+class FunctionalizePass(ModulePass):
+    """Turn reads and writes of memory into SSA values; writes to arguments move to the end."""
+
+    name = "functionalize"
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        for function in op.body.block.ops:
+            if isinstance(function, FuncOp) and function.functional is None:
+                _Functionalizer(function).run()
+
+
+class _Functionalizer:
+    def __init__(self, function: FuncOp) -> None:
+        self.function = function
+        self.block = function.block
+        self.anchor: Operation = function.terminator
+        self.b = CallBuilder(lambda op: self.block.insert_op_before(op, self.anchor))
+        self.dead: list[Operation] = []
+
+    def run(self) -> None:
+        ops = list(self.block.ops)
+        self.anchor = ops[0]
+        self.storages = Storages(self.function, self.b)
+        for op in ops:
+            self.anchor = op
+            self.b.at(op)
+            self._visit(op)
+        self._erase_dead()
+        drop_invalid_donations(self.function)
+        self.function.properties["functional"] = UnitAttr()
+        self._update_signature()
+
+    def _visit(self, op: Operation) -> None:
+        match op:
+            case AllocOp():
+                self.storages.add_alloc(op)
+                self.dead.append(op)
+            case ViewOp():
+                self.storages.add_view(op)
+                self.dead.append(op)
+            case ReadOp():
+                op.result.replace_all_uses_with(self._value(op, op.buffer))
+                self.dead.append(op)
+            case WriteOp():
+                self.storages.windows[op.buffer].assign(self.b, op.value)
+                self.dead.append(op)
+            case ReturnOp():
+                self._finish(op)
+            case CallOp() if op.writes is not None:
+                functionalize_call(op, self.storages, self.b)
+                self.dead.append(op)
+            case _:
+                self._read_operands(op)
+
+    def _value(self, op: Operation, buffer: SSAValue) -> SSAValue:
+        window = self.storages.windows[buffer]
+        refuse_donated(op, window, buffer)
+        return window.value(self.b)
+
+    def _read_operands(self, op: Operation) -> None:
+        """Give an operation that only reads the values that its buffers hold."""
+        donated = donated_indices(op)
+        windows: list[tuple[int, Window]] = []
+        for index, operand in enumerate(op.operands):
+            if isinstance(operand.type, BufferType):
+                value = self._value(op, operand)
+                if index in donated:
+                    windows.append((index, self.storages.windows[operand]))
+                op.operands[index] = value
+        for index, window in windows:
+            donate(op, window, op.operands[index])
+        op.properties.pop("reads", None)
+
+    def _finish(self, returned: ReturnOp) -> None:
+        """Write what changed, then return tensors, and windows where the caller can see an alias."""
+        shared = self._returned_roots(returned)
+        tensors: dict[int, SSAValue] = {}
+        for index, operand in enumerate(returned.operands):
+            if isinstance(operand.type, BufferType):
+                window = self.storages.windows[operand]
+                refuse_donated(returned, window, operand)
+                if not window.root.is_argument and shared[window.root] == 1:
+                    tensors[index] = window.value(self.b)
+        for root in self.storages.roots:
+            if root.is_argument and root.changed and not root.donations and root.current is not None:
+                self.b.add(WriteOp.create(operands=[root.current, root.buffer]))
+        allocs: dict[Root, SSAValue] = {}
+        for index, operand in enumerate(returned.operands):
+            if index in tensors:
+                returned.operands[index] = tensors[index]
+            elif isinstance(operand.type, BufferType):
+                returned.operands[index] = self._returned_window(operand, allocs)
+
+    def _returned_roots(self, returned: ReturnOp) -> dict[Root, int]:
+        """How many returned windows each root has."""
+        counts: dict[Root, int] = {}
+        for operand in returned.operands:
+            if isinstance(operand.type, BufferType):
+                root = self.storages.windows[operand].root
+                counts[root] = counts.get(root, 0) + 1
+        return counts
+
+    def _returned_window(self, buffer: SSAValue, allocs: dict[Root, SSAValue]) -> SSAValue:
+        """The same window, made of views of an argument or of a new storage that holds the final value."""
+        while isinstance(owner := buffer.owner, CallOp) and owner.returns is not None:
+            returns = owner.returns.get_values()
+            buffer = owner.operands[returns[next(i for i, r in enumerate(owner.results) if r is buffer)]]
+        if isinstance(buffer, BlockArgument):
+            return buffer
+        if isinstance(owner, ViewOp):
+            base = self._returned_window(owner.base, allocs)
+            if base is owner.base:
+                if owner in self.dead:
+                    self.dead.remove(owner)
+                return buffer
+            copy = owner.clone()
+            copy.operands[0] = base
+            self.b.add(copy)
+            return next(new for new, old in zip(copy.results, owner.results, strict=True) if old is buffer)
+        root = self.storages.windows[buffer].root
+        if root not in allocs:
+            value = root.current
+            if value is None:
+                fail(owner if isinstance(owner, Operation) else self.function, "a returned storage has no value")
+            allocs[root] = self.b.add(AllocOp.create(operands=[value], result_types=[root.type])).results[0]
+        return allocs[root]
+
+    def _erase_dead(self) -> None:
+        for op in reversed(self.dead):
+            op.detach()
+            op.erase(safe_erase=False)
+
+    def _update_signature(self) -> None:
+        """Arguments are mutated only if they are written, donated if they were given away."""
+        written = {root.buffer for root in self.storages.roots if root.changed and not root.donations}
+        donated = {root.buffer for root in self.storages.roots if root.donations}
+        attributes: list[dict[str, Attribute]] = []
+        for index, argument in enumerate(self.function.block.args):
+            entry = self.function.argument_attributes(index)
+            window = self.storages.windows.get(argument)
+            if window is not None and window.root.buffer not in written:
+                entry.pop(MUTATED, None)
+            if window is not None and window.root.buffer in donated:
+                entry[DONATED] = UnitAttr()
+            attributes.append(entry)
+        self.function.set_argument_attributes(attributes)
+        self.function.update_type()

@@ -1,0 +1,300 @@
+"""The contents of storages as SSA values while a function is functionalized."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.utils.exceptions import PassFailedException
+
+from vllm_ir.conversions.functionalize.views import Codec, FlattenCodec, StridedCodec, ViewCodec
+from vllm_ir.dialects.vllm_ir.function import FuncOp, STORAGE
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
+from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, shape_of, sizes_of, strides_of
+from vllm_ir.frontends.fx.build import CallBuilder, integer_argument, python_argument
+from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.regions import extent
+from vllm_ir.frontends.fx.types import static_window, with_window
+from vllm_ir.conversions.errors import fail
+
+
+@dataclass(eq=False)
+class Donation:
+    """Which window of a storage was given away, and to what."""
+
+    op: Operation
+    window: BufferType
+    value: SSAValue
+
+
+@dataclass(eq=False)
+class Root:
+    """One storage: a buffer that holds all of it that the function can reach, and its current value."""
+
+    buffer: SSAValue
+    initial: SSAValue | None = None
+    current: SSAValue | None = None
+    version: int = 0
+    donations: list[Donation] = field(default_factory=list[Donation])
+
+    @property
+    def type(self) -> BufferType:
+        """Window of the whole storage."""
+        kind = self.buffer.type
+        if not isinstance(kind, BufferType):
+            raise PassFailedException(f"{kind} is not a buffer")
+        return kind
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether the caller owns the storage."""
+        return isinstance(self.buffer, BlockArgument) or isinstance(self.buffer.owner, ViewOp)
+
+    @property
+    def changed(self) -> bool:
+        """Whether the storage holds something else than at first."""
+        return self.current is not self.initial
+
+
+@dataclass(eq=False)
+class Window:
+    """A window onto a root: the root itself, or a view of another window."""
+
+    root: Root
+    type: BufferType
+    parent: Window | None = None
+    codec: Codec | None = None
+    cached: SSAValue | None = None
+    version: int = -1
+
+    def value(self, b: CallBuilder) -> SSAValue:
+        """What the window holds now."""
+        root = self.root
+        if self.parent is None or self.codec is None:
+            if root.current is None:
+                op = b.add(ReadOp.create(operands=[root.buffer], result_types=[root.type.tensor]))
+                op.results[0].name_hint = root.buffer.name_hint
+                root.initial = root.current = op.results[0]
+            return root.current
+        if self.cached is None or self.version != root.version:
+            self.cached = self.codec.read(b, self.parent.value(b), self.type.tensor)
+            self.version = root.version
+        return self.cached
+
+    def assign(self, b: CallBuilder, value: SSAValue) -> None:
+        """Replace what the window holds."""
+        chain: list[tuple[Window, SSAValue]] = []
+        window, new = self, value
+        while window.parent is not None and window.codec is not None:
+            chain.append((window, new))
+            base = window.parent.value(b) if window.codec.needs_base else None
+            if base is None and _is_dynamic(window.parent.type):
+                base = window.parent.value(b)
+            new = window.codec.write(b, base, new, window.parent.type.tensor)
+            window = window.parent
+        root = self.root
+        if root.current is None:
+            # Overwritten before it was ever read: there is no old value, but the storage counts as changed.
+            root.initial = None
+        root.current = new
+        root.version += 1
+        for changed, piece in chain:
+            changed.cached, changed.version = piece, root.version
+
+
+def _is_dynamic(kind: BufferType) -> bool:
+    return any(not isinstance(size, int) for size in sizes_of(kind))
+
+
+class Storages:
+    """All roots and windows of one function."""
+
+    def __init__(self, function: FuncOp, b: CallBuilder) -> None:
+        self.function = function
+        self.b = b
+        self.roots: list[Root] = []
+        self.windows: dict[SSAValue, Window] = {}
+        self._flat: dict[Window, Window] = {}
+        self._add_arguments()
+
+    def _add_arguments(self) -> None:
+        groups: dict[int, list[BlockArgument]] = {}
+        beyond = _reached_beyond(self.function)
+        for index, argument in enumerate(self.function.block.args):
+            if not isinstance(argument.type, BufferType):
+                continue
+            number = self.function.argument_attributes(index).get(STORAGE)
+            if isinstance(number, IntegerAttr):
+                groups.setdefault(number.value.data, []).append(argument)
+            elif argument in beyond:
+                groups[-1 - index] = [argument]
+            else:
+                self._add_root(argument)
+        for group in groups.values():
+            self._add_group(group, [beyond.get(argument) for argument in group])
+
+    def _add_root(self, buffer: SSAValue) -> Root:
+        root = Root(buffer)
+        self.roots.append(root)
+        self.windows[buffer] = Window(root, root.type)
+        return root
+
+    def _add_group(self, group: Sequence[BlockArgument], beyond: Sequence[int | None]) -> None:
+        """One root for all memory that several arguments share, or that views of one reach."""
+        import torch
+
+        kinds = [argument.type for argument in group if isinstance(argument.type, BufferType)]
+        first = kinds[0]
+        if all(kind == first for kind in kinds) and not any(beyond):
+            root = self._add_root(group[0])
+            for argument in group[1:]:
+                self.windows[argument] = self.windows[root.buffer]
+            return
+        windows = [static_window(kind) for kind in kinds]
+        if any(window is None for window in windows) or any(k.element_type != first.element_type for k in kinds):
+            names = ", ".join(f"%{argument.name_hint}" for argument in group)
+            raise PassFailedException(
+                f"arguments {names} share memory in ways that are not known at compile time; "
+                "pass tensors of static shape and one dtype, or clones"
+            )
+        ends = [reach for kind in kinds if (reach := extent(kind)) is not None]
+        width = max((end for _, end in ends), default=0)
+        per_element = _element_width(first)
+        length = max([width // per_element, *(reach for reach in beyond if reach is not None)])
+        flat_type = with_window(first, [length], [1], 0)
+        op = self.b.view(torch.ops.aten.as_strided.default, [group[0], [length], [1], 0], flat_type)
+        root = Root(op)
+        self.roots.append(root)
+        whole = self.windows[op] = Window(root, flat_type)
+        for argument, kind, window in zip(group, kinds, windows, strict=True):
+            if window is not None:
+                self.windows[argument] = Window(root, kind, whole, StridedCodec(*window))
+
+    def add_alloc(self, op: AllocOp) -> None:
+        """A new storage."""
+        root = self._add_root(op.buffer)
+        root.current = op.init
+
+    def add_view(self, op: ViewOp) -> None:
+        """Windows onto the storage of an existing one."""
+        base = self.windows[op.base]
+        if op.target == "aten.as_strided.default":
+            self.windows[op.results[0]] = self._strided(op, base)
+            return
+        for result in op.results:
+            kind = result.type
+            if isinstance(kind, BufferType):
+                self.windows[result] = Window(base.root, kind, base, ViewCodec(op, result.index, base.type))
+
+    def add_alias(self, result: OpResult, operand: SSAValue) -> None:
+        """A result that is the operand's buffer."""
+        self.windows[result] = self.windows[operand]
+
+    def _strided(self, op: ViewOp, base: Window) -> Window:
+        """`as_strided` refers to the storage, whatever window it is applied to."""
+        kind = op.results[0].type
+        if not isinstance(kind, BufferType):
+            fail(op, f"as_strided gives {kind}, not a buffer")
+        trees = [*op.args.data[1:], *(op.kwargs.data.values() if op.kwargs else ())]
+        sizes, strides, *rest = (python_argument(tree, op.operands) for tree in trees)
+        if not isinstance(sizes, list) or not isinstance(strides, list):
+            fail(op, "as_strided without sizes and strides")
+        if base.type.element_type != base.root.type.element_type:
+            fail(
+                op,
+                f"as_strided on a view as {base.type.element_type} of memory of {base.root.type.element_type}; "
+                "take the strided view first, then change the dtype",
+            )
+        flat, start = self._flattened(op, base.root)
+        asked = rest[0] if rest else None
+        offset: int | SSAValue
+        try:
+            offset = integer_argument(asked)
+        except FxImportError:
+            known = offset_of(kind)
+            if not isinstance(known, int):
+                fail(op, "as_strided without an offset on a window with a dynamic one; pass storage_offset")
+            offset = known
+        codec = StridedCodec(
+            [integer_argument(size) for size in sizes],
+            [integer_argument(stride) for stride in strides],
+            self.b.sum(offset, -start) if start else offset,
+        )
+        self._check_inside(op, kind, flat, start)
+        return Window(base.root, kind, flat, codec)
+
+    def _check_inside(self, op: ViewOp, kind: BufferType, flat: Window, start: int) -> None:
+        reach, length = extent(kind), shape_of(flat.type)[0]
+        if reach is None or reach == (0, 0):
+            return
+        width = _element_width(kind)
+        if reach[0] < start * width or reach[1] > (start + length) * width:
+            fail(
+                op,
+                f"as_strided reaches elements {reach[0] // width} to {reach[1] // width} of memory that holds "
+                f"{start} to {start + length}",
+            )
+
+    def _flattened(self, op: ViewOp, root: Root) -> tuple[Window, int]:
+        """The root's memory as one dimension, and the position of its first element in the storage."""
+        whole = Window(root, root.type) if root.buffer not in self.windows else self.windows[root.buffer]
+        offset = offset_of(root.type)
+        order = _memory_order(root.type)
+        if order is None or not isinstance(offset, int):
+            fail(op, f"as_strided on memory with gaps or of dynamic layout: {root.type}")
+        if len(shape_of(root.type)) == 1:
+            return whole, offset
+        if whole not in self._flat:
+            length = 1
+            for size in shape_of(root.type):
+                length *= size
+            kind = with_window(root.type, [length], [1], offset)
+            self._flat[whole] = Window(root, kind, whole, FlattenCodec(root.type, order))
+        return self._flat[whole], offset
+
+
+def _element_width(kind: BufferType) -> int:
+    from vllm_ir.frontends.fx.types import dtype_of
+
+    dtype = dtype_of(kind.element_type)
+    return 1 if dtype is None else dtype.itemsize
+
+
+def _memory_order(kind: BufferType) -> list[int] | None:
+    """Dimensions from the largest stride to the smallest, if the window is dense; None otherwise."""
+    window = static_window(kind)
+    if window is None:
+        # Contiguous by construction: a dynamic type without strides is row-major.
+        return list(range(len(shape_of(kind)))) if strides_of(kind) is None else None
+    sizes, strides, _ = window
+    order = sorted(range(len(sizes)), key=lambda dimension: (-strides[dimension], dimension))
+    step = 1
+    for dimension in reversed(order):
+        if sizes[dimension] != 1 and strides[dimension] != step:
+            return None
+        step *= max(sizes[dimension], 1)
+    return order
+
+
+def _reached_beyond(function: FuncOp) -> dict[BlockArgument, int]:
+    """Arguments whose views leave their window, or whose memory has gaps, and how many elements the storage has."""
+    from vllm_ir.dialects.vllm_ir.function import root_of
+
+    found: dict[BlockArgument, int] = {}
+    for op in function.block.ops:
+        if not isinstance(op, ViewOp) or op.target != "aten.as_strided.default":
+            continue
+        root, kind = root_of(op.base), op.results[0].type
+        if not isinstance(root, BlockArgument) or not isinstance(root.type, BufferType):
+            continue
+        reach, own = (extent(kind), extent(root.type)) if isinstance(kind, BufferType) else (None, None)
+        if reach is None or own is None:
+            continue
+        inside = own[0] <= reach[0] and reach[1] <= own[1]
+        if _memory_order(root.type) is None or not inside:
+            found[root] = max(found.get(root, 0), max(reach[1], own[1]) // _element_width(root.type))
+    return found
+
+

@@ -1,0 +1,1 @@
+"""xDSL dialects: types, memory, views and operations."""

@@ -1,0 +1,1 @@
+"""From PyTorch programs to IR: capture, import, op registry and tracing."""

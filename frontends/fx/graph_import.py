@@ -1,0 +1,487 @@
+"""One normalised FX graph to one `vllm_ir.func`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor, fx
+from torch._ops import HigherOrderOperator, OpOverload
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import (
+    DictionaryAttr,
+    FileLineColLoc,
+    FunctionType,
+    IntAttr,
+    IntegerAttr,
+    NameLoc,
+    NoneType,
+    StringAttr,
+    SymbolRefAttr,
+    UnitAttr,
+    UnknownLoc,
+    f64,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+
+from vllm_ir.dialects.torch.call import CallOp, index_array
+from vllm_ir.dialects.torch.constant import ConstantOp
+from vllm_ir.dialects.vllm_ir.function import ALIASES, MUTATED, FuncOp, ReturnOp, root_of, written_buffers
+from vllm_ir.dialects.vllm_ir.high_level import donated_indices
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
+from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.locations import user_location
+from vllm_ir.frontends.fx.schemas import Argument, OpInfo, op_info, target_name, view_twin
+from vllm_ir.frontends.fx.storages import buffer_storages, storage_key
+from vllm_ir.frontends.fx.types import TypeCache, scalar_type
+from vllm_ir.frontends.fx.values import encode, operand_reference
+from vllm_ir.frontends.ops import IrOp, get_op
+from vllm_ir.frontends.ops.dialect import build_operation, is_tensor_type
+
+_UNKNOWN = UnknownLoc()
+_INTEGER_OPS: dict[object, type[Operation]] = {
+    operator.add: arith.AddiOp,
+    operator.sub: arith.SubiOp,
+    operator.mul: arith.MuliOp,
+    operator.floordiv: arith.FloorDivSIOp,
+    torch.sym_max: arith.MaxSIOp,
+    torch.sym_min: arith.MinSIOp,
+}
+
+
+class GraphImporter:
+    """Imports one graph. Sub-graphs of higher-order operators become further functions in `functions`."""
+
+    def __init__(
+        self, owner: fx.GraphModule, constants: Mapping[str, Tensor], types: TypeCache, functions: list[FuncOp]
+    ) -> None:
+        self.owner = owner
+        self.constants = constants
+        self.types = types
+        self.functions = functions
+        self.nodes = list(owner.graph.nodes)
+        self.buffers = buffer_storages(self.nodes)
+        self.block = Block()
+        self.values: dict[fx.Node, object] = {}
+        self.keys: dict[SSAValue, int] = {}
+        self.location: FileLineColLoc | NameLoc | UnknownLoc = _UNKNOWN
+
+    def run(self, name: str) -> FuncOp:
+        """The function `name`."""
+        for node in self.nodes:
+            self.location = self._location(node)
+            try:
+                self.values[node] = self._node(node)
+            except FxImportError as error:
+                if error.node is not None:
+                    raise
+                raise FxImportError(error.reason, node=node.name, location=user_location(node)) from error
+        return self._function(name)
+
+    # Nodes
+
+    def _node(self, node: fx.Node) -> object:
+        match node.op:
+            case "placeholder":
+                return self._placeholder(node)
+            case "get_attr":
+                return self._attribute(node)
+            case "output":
+                return self._output(node)
+            case "call_function":
+                return self._call_function(node)
+            case kind:
+                raise FxImportError(f"{kind} node is not normalised")
+
+    def _placeholder(self, node: fx.Node) -> SSAValue:
+        value = node.meta.get("val")
+        argument = self.block.insert_arg(self._type(value), len(self.block.args), self.location)
+        argument.name_hint = node.name
+        if isinstance(value, Tensor):
+            self.keys[argument] = storage_key(value)
+        return argument
+
+    def _attribute(self, node: fx.Node) -> object:
+        target = str(node.target)
+        if target in self.constants:
+            return self._constant(node, self.constants[target])
+        try:
+            sub = self.owner.get_submodule(target)
+        except AttributeError:
+            raise FxImportError(f"attribute {target!r} is neither a constant nor a sub-graph") from None
+        if not isinstance(sub, fx.GraphModule):
+            raise FxImportError(f"attribute {target!r} is a {type(sub).__name__}, not a sub-graph")
+        name = target.replace(".", "_")
+        taken = {function.sym_name.data for function in self.functions} | {"main"}
+        while name in taken:
+            name += "_"
+        function = GraphImporter(sub, self.constants, self.types, self.functions).run(name)
+        for index in range(len(function.block.args)):
+            if MUTATED in function.argument_attributes(index):
+                raise FxImportError(
+                    f"sub-graph {target!r} writes its operand {function.block.args[index].name_hint}; "
+                    "return the new value from it instead"
+                )
+        self.functions.append(function)
+        return SymbolRefAttr(name)
+
+    def _constant(self, node: fx.Node, value: Tensor) -> SSAValue:
+        data = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes().hex()
+        op = ConstantOp.create(properties={"data": StringAttr(data)}, result_types=[self.types.tensor(value)])
+        fake = node.meta.get("val")
+        return self._fresh(self.add(op, node.name).results[0], fake if isinstance(fake, Tensor) else value)
+
+    def _output(self, node: fx.Node) -> object:
+        operands: list[SSAValue] = []
+        structure = self.encode(node.args[0], operands)
+        self.add(ReturnOp.create(operands=operands, properties={"structure": structure}), node.name)
+        return None
+
+    # Calls
+
+    def _call_function(self, node: fx.Node) -> object:
+        target = node.target
+        if target is operator.getitem:
+            return self._item(node)
+        if isinstance(target, OpOverload):
+            return self._call_overload(node, target)
+        if isinstance(target, HigherOrderOperator):
+            from vllm_ir.frontends.fx.higher_order import import_higher_order
+
+            return import_higher_order(self, node, target)
+        if callable(target) and scalar_type(node.meta.get("val")) is not None:
+            return self._scalar(node)
+        raise FxImportError(f"call of {target!r} is not supported: not an operator overload")
+
+    def _item(self, node: fx.Node) -> object:
+        source, index = node.args
+        items = self.values[source] if isinstance(source, fx.Node) else None
+        if not isinstance(items, list | tuple) or not isinstance(index, int):
+            raise FxImportError(f"item {index!r} of {source} is not a result of a call")
+        value = items[index]
+        if isinstance(value, SSAValue):
+            value.name_hint = node.name
+        return value
+
+    def _call_overload(self, node: fx.Node, target: OpOverload) -> object:
+        info = op_info(target)
+        bound = bind(node, info)
+        if (op := get_op(target)) is not None:
+            return self._high_level(node, op, bound, target is op.maybe_inplace)
+        value = node.meta.get("val")
+        if info.changes_window:
+            return self._window_change(node, info, bound)
+        operands: list[SSAValue] = []
+        trees = [self.encode(argument, operands) for argument in bound]
+        base = self._viewed(operands, value) if not info.writes else None
+        if base is not None:
+            return self._view(node, target, trees, operands, value)
+        return self._call(node, info, trees, operands, value)
+
+    def _call(
+        self, node: fx.Node, info: OpInfo, trees: list[Attribute], operands: list[SSAValue], value: object
+    ) -> object:
+        properties = call_properties(target_name(info.overload), info, trees)
+        buffers = [index for index, operand in enumerate(operands) if isinstance(operand.type, BufferType)]
+        written = sorted({index for position in info.writes for index in _operands_of(trees[position])})
+        read = set(buffers)
+        if info.metadata_only:
+            read.clear()
+        for position in info.writes:
+            if info.arguments[position].is_out:
+                read.difference_update(_operands_of(trees[position]))
+        if read:
+            properties["reads"] = index_array(sorted(read))
+        if written:
+            properties["writes"] = index_array(written)
+        leaves = list(_leaves(value))
+        returns = [self._returned(leaf, operands, written) for leaf in leaves]
+        if any(index >= 0 for index in returns):
+            properties["returns"] = index_array(returns)
+        types = [
+            operands[index].type if index >= 0 else self.value_type(leaf)
+            for index, leaf in zip(returns, leaves, strict=True)
+        ]
+        op = self.add(CallOp.create(operands=operands, result_types=types, properties=properties), node.name)
+        results = [
+            self._alias(result, operands[index]) if index >= 0 else self._fresh(result, leaf)
+            for result, index, leaf in zip(op.results, returns, leaves, strict=True)
+        ]
+        return _rebuild(value, iter(results))
+
+    def _returned(self, leaf: object, operands: Sequence[SSAValue], written: Sequence[int]) -> int:
+        """The written operand that a result is; -1 for a new tensor."""
+        if not isinstance(leaf, Tensor) or storage_key(leaf) not in self.buffers:
+            return -1
+        key, window = storage_key(leaf), self.types.buffer(leaf)
+        same = [index for index in written if self.keys.get(operands[index]) == key]
+        for index in same:
+            if operands[index].type == window:
+                return index
+        if same:
+            raise FxImportError(
+                f"the operator changes its operand from {operands[same[0]].type} to {window}; "
+                "resizing memory that others may see is not supported: allocate a new tensor"
+            )
+        return -1
+
+    def _viewed(self, operands: Sequence[SSAValue], value: object) -> SSAValue | None:
+        """The buffer operand whose storage the results are in."""
+        keys = {storage_key(leaf) for leaf in _leaves(value) if isinstance(leaf, Tensor)} & self.buffers
+        return next((operand for operand in operands if self.keys.get(operand) in keys), None)
+
+    def _view(
+        self, node: fx.Node, target: OpOverload, trees: list[Attribute], operands: list[SSAValue], value: object
+    ) -> object:
+        info = op_info(target)
+        leaves = list(_leaves(value))
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if len(tensors) != len(leaves) or any(storage_key(leaf) != self.keys.get(operands[0]) for leaf in tensors):
+            raise FxImportError(f"{target} returns views and new tensors together")
+        properties = call_properties(str(target), info, trees)
+        types = [self.types.buffer(leaf) for leaf in tensors]
+        op = self.add(ViewOp.create(operands=operands, result_types=types, properties=properties), node.name)
+        return _rebuild(value, iter([self._alias(result, operands[0]) for result in op.results]))
+
+    def _window_change(self, node: fx.Node, info: OpInfo, bound: list[object]) -> object:
+        twin = view_twin(info.overload)
+        if twin is None:
+            raise FxImportError(
+                f"{info.overload} changes the storage of its operand; allocate a new tensor of the size you need"
+            )
+        operands: list[SSAValue] = []
+        trees = [self.encode(argument, operands) for argument in bound]
+        value = node.meta.get("val")
+        if self._viewed(operands, value) is None:
+            return self._call(node, op_info(twin), trees, operands, value)
+        return self._view(node, twin, trees, operands, value)
+
+    def _high_level(self, node: fx.Node, op: IrOp, bound: list[object], donates: bool) -> object:
+        operands: list[SSAValue | None | list[SSAValue]] = []
+        attributes: dict[str, Attribute] = {}
+        positions: dict[int, int] = {}
+        count = 0
+        for position, (argument, value) in enumerate(zip(op.schema.arguments, bound, strict=True)):
+            if not is_tensor_type(str(argument.type)):
+                if value is not None:
+                    attributes[argument.name] = self.encode(
+                        float(value) if str(argument.type) == "float" and isinstance(value, int) else value, []
+                    )
+                continue
+            positions[position] = count
+            found = self._resolve(value)
+            operands.append(found)
+            count += 1 if isinstance(found, SSAValue) else len(found or ())
+        leaves = list(_leaves(node.meta.get("val")))
+        donated = [positions[position] for position in op.activation_indices] if donates else []
+        built = build_operation(op, operands, attributes, [self.value_type(leaf) for leaf in leaves], donated)
+        self.add(built, node.name)
+        return self.results(node.meta.get("val"), built.results)
+
+    def _resolve(self, value: object) -> SSAValue | None | list[SSAValue]:
+        found = self.values[value] if isinstance(value, fx.Node) else value
+        if found is None or isinstance(found, SSAValue):
+            return found
+        if isinstance(found, list | tuple):
+            items = [self._resolve(item) for item in found]
+            return [item for item in items if isinstance(item, SSAValue)]
+        raise FxImportError(f"{value!r} is not a tensor operand")
+
+    def _scalar(self, node: fx.Node) -> SSAValue:
+        operands = [self.values[argument] if isinstance(argument, fx.Node) else argument for argument in node.args]
+        cls = _INTEGER_OPS.get(node.target)
+        if cls is not None and len(operands) == 2 and all(_is_integer(operand) for operand in operands):
+            left, right = (self._integer(operand) for operand in operands)
+            return self.add(cls.create(operands=[left, right], result_types=[i64]), node.name).results[0]
+        values: list[SSAValue] = []
+        trees = [self.encode(argument, values) for argument in node.args]
+        op = CallOp.create(
+            operands=values,
+            result_types=[self._type(node.meta["val"])],
+            properties=call_properties(target_name(node.target), None, trees),  # type: ignore[arg-type]  # callable
+        )
+        return self.add(op, node.name).results[0]
+
+    def _integer(self, value: object) -> SSAValue:
+        if isinstance(value, SSAValue):
+            return value
+        if not isinstance(value, int):
+            raise FxImportError(f"{value!r} is not an integer")
+        return self.add(arith.ConstantOp(IntegerAttr(value, i64)), "c").results[0]
+
+    # Values
+
+    def encode(self, value: object, operands: list[SSAValue]) -> Attribute:
+        """An argument as a tree over `operands`, which grows by the operands that are new."""
+
+        def operand(item: object) -> Attribute | None:
+            if isinstance(item, fx.Node):
+                return encode(self.values[item], operand)
+            if isinstance(item, SSAValue):
+                for index, known in enumerate(operands):
+                    if known is item:
+                        return operand_reference(index)
+                operands.append(item)
+                return operand_reference(len(operands) - 1)
+            return item if isinstance(item, Attribute) else None
+
+        return encode(value, operand)
+
+    def _type(self, value: object) -> Attribute:
+        """Type of an argument or result; buffers where the storage is one."""
+        if isinstance(value, Tensor) and storage_key(value) in self.buffers:
+            return self.types.buffer(value)
+        return self.value_type(value)
+
+    def value_type(self, value: object) -> Attribute:
+        """Type of a value that is not memory; `none` for None."""
+        if isinstance(value, Tensor):
+            return self.types.tensor(value)
+        if value is None:
+            return NoneType()
+        if (found := scalar_type(value)) is not None:
+            return found
+        found = {bool: i1, int: i64, float: f64}.get(type(value))
+        if found is None:
+            raise FxImportError(f"a value of type {type(value).__name__} is not supported")
+        return found
+
+    def _fresh(self, result: SSAValue, leaf: object) -> SSAValue:
+        """A result, in a storage of its own if its memory matters."""
+        if isinstance(leaf, Tensor) and storage_key(leaf) in self.buffers:
+            op = AllocOp.create(operands=[result], result_types=[self.types.buffer(leaf)])
+            result = self.add(op, result.name_hint or "buffer").results[0]
+        if isinstance(leaf, Tensor):
+            self.keys[result] = storage_key(leaf)
+        return result
+
+    def _alias(self, result: SSAValue, operand: SSAValue) -> SSAValue:
+        self.keys[result] = self.keys[operand]
+        return result
+
+    def read(self, value: SSAValue) -> SSAValue:
+        """The value that a buffer holds now."""
+        if not isinstance(value.type, BufferType):
+            return value
+        op = ReadOp.create(operands=[value], result_types=[value.type.tensor])
+        return self.add(op, value.name_hint or "value").results[0]
+
+    def leaves(self, value: object) -> Iterator[object]:
+        """Leaves of nested lists and tuples, in order."""
+        return _leaves(value)
+
+    def results(self, value: object, results: Sequence[SSAValue]) -> object:
+        """Results of a call in the structure of `value`, its meta."""
+        fresh = [self._fresh(result, leaf) for result, leaf in zip(results, _leaves(value), strict=True)]
+        return _rebuild(value, iter(fresh))
+
+    def add(self, op: Operation, name: str) -> Operation:
+        """Append an operation at the current location."""
+        op.location = self.location
+        if op.results:
+            op.results[0].name_hint = name
+        self.block.add_op(op)
+        return op
+
+    def _location(self, node: fx.Node) -> NameLoc:
+        found = user_location(node)
+        line = _UNKNOWN if found is None else FileLineColLoc(StringAttr(found[0]), IntAttr(found[1]), IntAttr(0))
+        return NameLoc(StringAttr(node.name), line)
+
+    # The function
+
+    def _function(self, name: str) -> FuncOp:
+        returned = self.block.last_op
+        if returned is None:
+            raise FxImportError("the graph has no output")
+        function = FuncOp.create(
+            properties={
+                "sym_name": StringAttr(name),
+                "function_type": FunctionType.from_lists(
+                    self.block.arg_types, [operand.type for operand in returned.operands]
+                ),
+            },
+            regions=[Region(self.block)],
+        )
+        attributes: list[dict[str, Attribute]] = [{} for _ in self.block.args]
+        for op in self.block.ops:
+            for buffer in [*written_buffers(op), *(op.operands[index] for index in donated_indices(op))]:
+                root = root_of(buffer)
+                if isinstance(root, BlockArgument):
+                    attributes[root.index][MUTATED] = UnitAttr()
+        function.set_argument_attributes(attributes)
+        aliases: list[dict[str, Attribute]] = []
+        for operand in returned.operands:
+            root = root_of(operand) if isinstance(operand.type, BufferType) else None
+            is_argument = isinstance(root, BlockArgument)
+            aliases.append({ALIASES: IntegerAttr(root.index, i64)} if is_argument else {})
+        function.set_result_attributes(aliases)
+        return function
+
+
+def bind(node: fx.Node, info: OpInfo) -> list[object]:
+    """Arguments of a call node in schema order, defaults filled in."""
+    args, kwargs = node.args, node.kwargs
+    if len(args) == len(info.arguments):
+        return list(args)
+    return [*args, *(_bound(node, kwargs, argument) for argument in info.arguments[len(args) :])]
+
+
+def bind_keywords(node: fx.Node, info: OpInfo, kwargs: Mapping[str, object] | None = None) -> list[object]:
+    """Arguments in schema order, all from keywords (those of `node` by default)."""
+    return [_bound(node, node.kwargs if kwargs is None else kwargs, argument) for argument in info.arguments]
+
+
+def _bound(node: fx.Node, kwargs: Mapping[str, object], argument: Argument) -> object:
+    if argument.name in kwargs:
+        return kwargs[argument.name]
+    if argument.has_default:
+        return argument.default
+    raise FxImportError(f"argument {argument.name!r} of {node.target} is missing")
+
+
+def call_properties(name: str, info: OpInfo | None, trees: Sequence[Attribute]) -> dict[str, Attribute]:
+    """Properties of a call: callee, arguments split as the schema passes them, effects on resources."""
+    from xdsl.dialects.builtin import ArrayAttr
+
+    properties: dict[str, Attribute] = {"callee": SymbolRefAttr(name)}
+    positional = len(trees) if info is None else info.positional
+    properties["args"] = ArrayAttr(trees[:positional])
+    if info is not None:
+        if positional < len(trees):
+            keywords = zip(info.arguments[positional:], trees[positional:], strict=True)
+            properties["kwargs"] = DictionaryAttr({argument.name: tree for argument, tree in keywords})
+        if info.random:
+            properties["random"] = UnitAttr()
+        if info.external:
+            properties["external"] = UnitAttr()
+    return properties
+
+
+def _operands_of(tree: Attribute) -> list[int]:
+    from vllm_ir.dialects.torch.arguments import operand_indices
+
+    return list(operand_indices([tree]))
+
+
+def _leaves(value: object) -> Iterator[object]:
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _rebuild(value: object, results: Iterator[SSAValue]) -> object:
+    """`value` with its leaves replaced by `results`."""
+    if isinstance(value, list | tuple):
+        return [_rebuild(item, results) for item in value]
+    return next(results)
+
+
+def _is_integer(value: object) -> bool:
+    return value.type == i64 if isinstance(value, SSAValue) else type(value) is int

@@ -1,0 +1,108 @@
+"""PyTorch programs to modules of the IR."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from torch import SymInt, Tensor, fx, nn
+from torch.export import ExportedProgram
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
+from xdsl.ir import Attribute
+
+from vllm_ir.dialects.vllm_ir.function import RESOURCE, STORAGE, SYMBOL, WINDOW, FuncOp
+from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.capture import capture_callable, capture_exported
+from vllm_ir.frontends.fx.graph_import import GraphImporter
+from vllm_ir.frontends.fx.normalize import Normalized, normalize
+from vllm_ir.frontends.fx.regions import may_overlap
+from vllm_ir.frontends.fx.storages import storage_key
+from vllm_ir.frontends.fx.types import TypeCache, symbolic
+
+MAIN = "main"
+"""Name of the imported function."""
+
+
+def import_fx(gm: fx.GraphModule, example_inputs: Sequence[object] | None = None) -> ModuleOp:
+    """An FX graph (from Dynamo, `make_fx` or built by hand) as a module with the function `@main`.
+
+    `example_inputs` are real or fake tensors and numbers, one for each placeholder; without them the metas of the
+    placeholders are used. Module attributes become trailing arguments with a resource name. Raises `FxImportError`,
+    naming node, file and line, for whatever the IR cannot say.
+    """
+    return import_normalized(normalize(gm, example_inputs))
+
+
+def import_callable(fn: Callable[..., object] | nn.Module, *example_inputs: object) -> ModuleOp:
+    """A function or module, traced on example inputs; see `import_fx`."""
+    return import_normalized(capture_callable(fn, *example_inputs))
+
+
+def import_exported(program: ExportedProgram | str | Path) -> ModuleOp:
+    """An exported program, or the `.pt2` file that holds one; see `import_fx`."""
+    return import_normalized(capture_exported(program))
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Hold the cyclic garbage collector: building many small linked objects makes it scan them again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def import_normalized(normalized: Normalized) -> ModuleOp:
+    """A normalised graph as a module; nothing is traced any more."""
+    with collector_paused():
+        functions: list[FuncOp] = []
+        importer = GraphImporter(normalized.graph_module, normalized.constants, TypeCache(), functions)
+        main = importer.run(MAIN)
+        _describe_arguments(main, normalized, importer)
+        module = ModuleOp([main, *functions])
+    module.verify()
+    return module
+
+
+def _describe_arguments(main: FuncOp, normalized: Normalized, importer: GraphImporter) -> None:
+    """Say in the signature which arguments are attributes, symbols, share memory, or change their window."""
+    attributes = [main.argument_attributes(index) for index in range(len(main.block.args))]
+    first = len(attributes) - len(normalized.attributes)
+    for name, entry in zip(normalized.attributes, attributes[first:], strict=True):
+        entry[RESOURCE] = StringAttr(name)
+    finals = [*normalized.final_inputs, *([None] * len(attributes))][: len(attributes)]
+    for index, (value, final) in enumerate(zip(normalized.inputs, finals, strict=False)):
+        if isinstance(value, SymInt):
+            attributes[index][SYMBOL] = StringAttr(str(symbolic(value)))
+        if isinstance(value, Tensor) and isinstance(final, Tensor):
+            before, after = importer.types.buffer(value), importer.types.buffer(final)
+            if before != after:
+                attributes[index][WINDOW] = after
+    _number_shared(main, normalized, attributes)
+    main.set_argument_attributes(attributes)
+
+
+def _number_shared(main: FuncOp, normalized: Normalized, attributes: list[dict[str, Attribute]]) -> None:
+    """Give buffers whose memory may overlap the same storage number."""
+    groups: list[list[int]] = []
+    keys = [storage_key(value) if isinstance(value, Tensor) else None for value in normalized.inputs]
+    for index, argument in enumerate(main.block.args):
+        if not isinstance(argument.type, BufferType):
+            continue
+        joined = [index]
+        for group in list(groups):
+            if any(
+                keys[other] == keys[index] and may_overlap(main.block.args[other].type, argument.type)
+                for other in group
+            ):
+                joined = [*group, *joined]
+                groups.remove(group)
+        groups.append(joined)
+    for number, group in enumerate(group for group in groups if len(group) > 1):
+        for index in group:
+            attributes[index][STORAGE] = IntegerAttr(number, i64)

@@ -1,0 +1,249 @@
+"""What PyTorch's operator schemas say: arguments, effects, aliases, and functional twins."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+import torch
+from torch import FunctionSchema
+from torch._ops import HigherOrderOperator, OpOverload
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import VerifyException
+
+from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.dialects.vllm_ir.function import FuncOp
+from vllm_ir.dialects.vllm_ir.memory import ViewOp
+from vllm_ir.dialects.vllm_ir.types import BufferType
+
+Target: TypeAlias = OpOverload | HigherOrderOperator | Callable[..., object]
+"""What a call node of a normalised graph calls."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a schema."""
+
+    name: str
+    keyword_only: bool
+    writes: bool
+    is_out: bool
+    has_default: bool
+    default: object
+
+
+@dataclass(frozen=True)
+class OpInfo:
+    """Facts about one operator overload.
+
+    `writes`: positions of the arguments that it writes. `random`: it draws random numbers. `external`: it acts outside
+    the memory of its operands (assertions, printing). `changes_window`: it changes shape or strides of its operand in
+    place (`t_`). `is_view`: its results are declared as views of an argument. `metadata_only`: it looks at sizes, not
+    at contents.
+    """
+
+    overload: OpOverload
+    arguments: tuple[Argument, ...]
+    writes: tuple[int, ...]
+    random: bool
+    external: bool
+    changes_window: bool
+    is_view: bool
+    metadata_only: bool
+    layout_sensitive: bool
+
+    @property
+    def positional(self) -> int:
+        """Number of arguments that are passed by position."""
+        return sum(not argument.keyword_only for argument in self.arguments)
+
+
+@cache
+def op_info(overload: OpOverload) -> OpInfo:
+    """Facts about `overload`, from its schema and tags."""
+    schema = overload._schema
+    arguments = tuple(
+        Argument(
+            a.name,
+            bool(a.kwarg_only),
+            a.alias_info is not None and a.alias_info.is_write,
+            bool(a.is_out),
+            a.has_default_value(),
+            a.default_value if a.has_default_value() else None,
+        )
+        for a in schema.arguments
+    )
+    writes = tuple(index for index, argument in enumerate(arguments) if argument.writes)
+    tags = overload.tags
+    random = torch.Tag.nondeterministic_seeded in tags
+    return OpInfo(
+        overload,
+        arguments,
+        writes,
+        random,
+        not writes and not random and _acts_outside(overload, schema),
+        torch.Tag.inplace_view in tags,
+        not writes and any(r.alias_info is not None for r in schema.returns),
+        bool(schema.returns) and all(str(r.type) in ("int", "SymInt") or _is_symint(r) for r in schema.returns),
+        _is_layout_sensitive(overload),
+    )
+
+
+def _is_symint(argument: torch.Argument) -> bool:
+    return str(getattr(argument, "real_type", argument.type)) == "SymInt"
+
+
+def _acts_outside(overload: OpOverload, schema: FunctionSchema) -> bool:
+    # An operator that neither returns nor writes anything can only have been called for something else.
+    return not schema.returns or overload in _side_effects()
+
+
+def _side_effects() -> frozenset[object]:
+    from torch.fx.node import _side_effectful_functions
+
+    return frozenset(_side_effectful_functions)
+
+
+def _is_layout_sensitive(overload: OpOverload) -> bool:
+    """Whether the result may depend on the strides of operands: what PyTorch ships is not, unless tagged so."""
+    if {torch.Tag.needs_exact_strides, torch.Tag.needs_fixed_stride_order} & set(overload.tags):
+        return True
+    return overload.namespace not in ("aten", "prims", "vllm_ir") and torch.Tag.flexible_layout not in overload.tags
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A functional operator that computes what a writing one does.
+
+    Result `fresh[k]` is the k-th result that the writing one returns without alias, result `updated[k]` the new value
+    of its k-th written argument. `arguments` are the writing one's arguments that the twin takes, by position.
+    """
+
+    overload: OpOverload
+    arguments: tuple[int, ...]
+    fresh: tuple[int, ...]
+    updated: tuple[int, ...]
+
+
+@cache
+def functional_twin(overload: OpOverload) -> Twin | None:
+    """The functional overload with the same arguments, outputs aside; None if PyTorch has none.
+
+    It is in the packet without the trailing underscore, or in the same packet for `out=` and for operators that return
+    new values beside what they write.
+    """
+    schema = overload._schema
+    wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
+    for packet in _twin_packets(overload):
+        for name in packet.overloads():
+            candidate = getattr(packet, name)
+            other = candidate._schema
+            if other.is_mutable or [(a.name, str(a.type)) for a in other.arguments] != wanted:
+                continue
+            if (twin := _match_returns(schema, candidate)) is not None:
+                return twin
+    return None
+
+
+def _twin_packets(overload: OpOverload) -> list[torch._ops.OpOverloadPacket]:
+    name = overload._schema.name.split("::")[1]
+    names = [name]
+    if name.startswith("__i") and name.endswith("__"):
+        names.insert(0, "__" + name[3:])
+    elif name.endswith("_"):
+        names.insert(0, name[:-1])
+    namespace = getattr(torch.ops, overload.namespace)
+    return [getattr(namespace, candidate) for candidate in names if hasattr(namespace, candidate)]
+
+
+def _match_returns(schema: FunctionSchema, candidate: OpOverload) -> Twin | None:
+    writes = [index for index, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
+    fresh = [index for index, r in enumerate(schema.returns) if r.alias_info is None]
+    count = len(candidate._schema.returns)
+    if any(r.alias_info is not None for r in candidate._schema.returns) or count != len(fresh) + len(writes):
+        return None
+    kept = tuple(index for index, a in enumerate(schema.arguments) if not a.is_out)
+    return Twin(candidate, kept, tuple(range(len(fresh))), tuple(range(len(fresh), count)))
+
+
+@cache
+def view_twin(overload: OpOverload) -> OpOverload | None:
+    """The view operator that computes the window of a window-changing one (`t_` gives `t`); None if there is none."""
+    wanted = [(a.name, str(a.type)) for a in overload._schema.arguments]
+    for packet in _twin_packets(overload):
+        for name in packet.overloads():
+            candidate = getattr(packet, name)
+            if op_info(candidate).is_view and [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted:
+                return candidate
+    return None
+
+
+def target_name(target: Target) -> str:
+    """Name of a call's target in the IR: `aten.add.Tensor`, `higher_order.cond`, `python._operator.add`."""
+    if isinstance(target, OpOverload):
+        return str(target)
+    if isinstance(target, HigherOrderOperator):
+        return f"higher_order.{target.name()}"
+    return f"python.{target.__module__}.{target.__name__}"
+
+
+@cache
+def resolve(name: str) -> Target:
+    """The target of that name; `VerifyException` if there is none."""
+    kind, _, rest = name.partition(".")
+    try:
+        if kind == "python":
+            module, _, attribute = rest.rpartition(".")
+            if module not in ("_operator", "math", "torch", "builtins", "torch.fx.experimental.symbolic_shapes"):
+                raise AttributeError(module)
+            return getattr(importlib.import_module(module), attribute)
+        if kind == "higher_order":
+            return getattr(torch.ops.higher_order, rest)
+        packet, _, overload = rest.rpartition(".")
+        return getattr(getattr(getattr(torch.ops, kind), packet), overload)
+    except AttributeError:
+        raise VerifyException(f"operator @{name} is not registered; import the module that defines it") from None
+
+
+def check_module(module: ModuleOp) -> None:
+    """Check that every call states the effects that its operator's schema has; `VerifyException` otherwise."""
+    functions = {op.sym_name.data for op in module.walk() if isinstance(op, FuncOp)}
+    for op in module.walk():
+        if isinstance(op, CallOp) and op.target not in functions:
+            _check_call(op)
+        elif isinstance(op, ViewOp):
+            target = resolve(op.target)
+            if not isinstance(target, OpOverload) or target._schema.is_mutable:
+                raise VerifyException(f"@{op.target} is not a view operator")
+
+
+def _check_call(op: CallOp) -> None:
+    from vllm_ir.frontends.fx.values import operands_of_argument
+
+    target = resolve(op.target)
+    if not isinstance(target, OpOverload):
+        return
+    info = op_info(target)
+    arguments = op.arguments()
+    if len(arguments) != len(info.arguments):
+        raise VerifyException(f"@{op.target} takes {len(info.arguments)} arguments, {len(arguments)} are given")
+    written = {i for index in info.writes for i in operands_of_argument(arguments[index])}
+    stated = set(op.write_indices) | set(op.update_indices)
+    if stated != written:
+        raise VerifyException(f"@{op.target} writes operands {sorted(written)}, the text states {sorted(stated)}")
+    buffers = {i for i, operand in enumerate(op.operands) if isinstance(operand.type, BufferType)}
+    reads = set(op.reads.get_values()) if op.reads is not None else set[int]()
+    if not info.metadata_only and (missing := buffers - reads - written):
+        raise VerifyException(f"@{op.target} reads operands {sorted(missing)}, which the text does not state")
+    for name, actual, claimed in (
+        ("random", info.random, op.random is not None),
+        ("external", info.external, op.external is not None),
+    ):
+        if actual != claimed:
+            raise VerifyException(f"@{op.target} is {'' if actual else 'not '}{name}, the text states otherwise")
+
+
+__all__ = ["OpInfo", "Twin", "check_module", "functional_twin", "op_info", "resolve", "view_twin"]

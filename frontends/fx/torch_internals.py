@@ -1,0 +1,288 @@
+"""The parts of torch's tracing machinery that are private or untyped, behind typed functions."""
+
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false, reportAttributeAccessIssue=false
+# Private: storage identity, operator tags, proxies, node order and autocast state have no public form. Unknown:
+# symbolic numbers, contexts and FX graphs lack types.
+
+import traceback
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import cast
+
+import torch
+from torch import fx, nn
+from torch._dispatch.python import enable_python_dispatcher
+from torch._guards import TracingContext, active_fake_mode, tracing
+from torch._ops import OpOverload
+from torch._subclasses.fake_impls import fast_detach
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch.fx.experimental.proxy_tensor import PythonKeyTracer, get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext, rebind_unbacked
+from torch.fx.graph import _Namespace
+from torch.utils import _pytree as pytree
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._thunk import Thunk
+
+SymbolicNumber = torch.SymInt | torch.SymFloat | torch.SymBool
+SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
+Overload = OpOverload[..., object]
+
+enter_autocast = cast(Callable[..., object], torch.amp.autocast_mode._enter_autocast)
+exit_autocast = cast(Callable[..., object], torch.amp.autocast_mode._exit_autocast)
+
+
+# Symbolic numbers. None of these installs a guard.
+
+
+def expression(size: int | SymbolicNumber) -> object:
+    """The number itself, or the sympy expression of a symbolic one."""
+    return size.node.expr if isinstance(size, SYMBOLIC_TYPES) else size
+
+
+def hint(size: int | torch.SymInt) -> int | None:
+    """The example's value of a size; None if it has none, as sizes that depend on data."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    return size.node.hint if size.node.has_hint() else None
+
+
+def shape_env_of(number: SymbolicNumber) -> object:
+    """The `ShapeEnv` that a symbolic number belongs to."""
+    return number.node.shape_env
+
+
+def number_if_constant(number: SymbolicNumber) -> SymbolicNumber | bool | int | float:
+    """A plain number for a symbolic one whose expression has become constant: no node computes it."""
+    constant = number.node.expr
+    if not constant.is_number:
+        return number
+    return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(number)](constant)
+
+
+# Fake tensors and the modes and contexts that they live in.
+
+
+def storage_id(tensor: torch.Tensor) -> int:
+    """The identity of a tensor's storage, real or fake; the Python wrapper of a storage has none of its own."""
+    return tensor.untyped_storage()._cdata
+
+
+def has_symbolic_metadata(tensor: torch.Tensor) -> bool:
+    """Whether sizes, strides or offset of a fake tensor are symbolic."""
+    return isinstance(tensor, FakeTensor) and tensor._has_symbolic_sizes_strides
+
+
+def alias_of_fake(mode: FakeTensorMode, fake: FakeTensor) -> FakeTensor:
+    """A fake in `mode` with metadata of its own, on the same storage; without gradient or parameter class."""
+    return fast_detach(mode, fake)
+
+
+def fakes_on_new_storage(
+    mode: FakeTensorMode, nbytes: int | torch.SymInt, templates: list[tuple[torch.Tensor, torch.dtype, torch.device]]
+) -> list[FakeTensor]:
+    """Fakes on one new storage of `nbytes` bytes, each with sizes, strides and offset of a template tensor."""
+    fakes: list[FakeTensor] = []
+    guards = mode.shape_env.suppress_guards() if mode.shape_env is not None else nullcontext()
+    with guards, no_dispatch(), torch.no_grad():
+        storage = torch.empty(nbytes, dtype=torch.uint8, device="meta").untyped_storage()
+        for template, dtype, device in templates:
+            empty = torch.empty(0, dtype=dtype, device="meta")
+            window = empty.set_(storage, template.storage_offset(), template.size(), template.stride())
+            fakes.append(FakeTensor(mode, window, device))
+    return fakes
+
+
+def ambient_fake_mode() -> FakeTensorMode | None:
+    """The mode of the compilation that is going on, or the one that is active."""
+    context = TracingContext.try_get()
+    return (context.fake_mode if context is not None else None) or active_fake_mode()
+
+
+def dynamo_context(mode: FakeTensorMode, tensor: torch.Tensor) -> StatefulSymbolicContext | None:
+    """What Dynamo decided about the sizes of a real input tensor, if it is compiling with `mode`."""
+    context = TracingContext.try_get()
+    if context is None or context.fake_mode is not mode:
+        return None
+    return cast("StatefulSymbolicContext | None", context.tensor_to_context.get(tensor))
+
+
+def fake_from_dynamo(
+    mode: FakeTensorMode,
+    converter: FakeTensorConverter,
+    tensor: torch.Tensor,
+    context: StatefulSymbolicContext | None,
+) -> FakeTensor:
+    """The fake of a real tensor, with the symbols that Dynamo gave it; static without a context."""
+    return converter.from_real_tensor(
+        mode,
+        tensor,
+        shape_env=None if context is None else mode.shape_env,
+        source=None if context is None else context.tensor_source,
+        symbolic_context=context,
+        trace=False,
+    )
+
+
+# Operators.
+
+
+def aten_overloads_tagged(tag: torch.Tag) -> Iterator[Overload]:
+    """ATen overloads with a tag. Looks at tags only, so it does not load thousands of Python operators."""
+    for qualified in torch._C._dispatch_get_all_op_names():
+        name, _, overload = qualified.partition(".")
+        namespace, _, packet = name.partition("::")
+        if namespace != "aten":
+            continue
+        # Returns nothing for operators that are declared but have no schema, whatever its annotation says.
+        found = cast("tuple[object, object, list[torch.Tag]] | None", torch._C._get_operation_overload(name, overload))
+        if found is not None and tag in found[2]:
+            yield cast(Overload, getattr(getattr(torch.ops.aten, packet), overload or "default"))
+
+
+def aten_overload(packet: str, overload: str) -> Overload | None:
+    """`torch.ops.aten.<packet>.<overload>`, if it exists."""
+    found = getattr(torch.ops.aten, packet, None)
+    return getattr(found, overload) if found is not None and overload in found.overloads() else None
+
+
+def schema_of(op: Overload) -> torch.FunctionSchema:
+    """The schema of an overload."""
+    return op._schema
+
+
+def names_of(op: Overload) -> tuple[str, str]:
+    """The names of an overload's packet and of the overload: `("as_strided_copy", "default")`."""
+    return op.overloadpacket.__name__, op._overloadname
+
+
+# Modules.
+
+
+def registered_tensors(module: nn.Module) -> tuple[dict[str, torch.Tensor | None], ...]:
+    """The dictionaries in which a module itself registers its tensors: parameters, then buffers."""
+    return cast("dict[str, torch.Tensor | None]", module._parameters), module._buffers
+
+
+# Tracing.
+
+
+@contextmanager
+def tracing_state(mode: FakeTensorMode, *, python_dispatcher: bool) -> Generator[None]:
+    """Everything ambient that tracing depends on, put back afterwards."""
+    context = TracingContext.try_get()
+    if context is None or context.fake_mode is not mode:
+        # Without it, `detect_fake_mode` inside higher-order operators may find another mode.
+        context = TracingContext(mode)
+    with (
+        tracing(context),
+        torch.inference_mode(False),  # fakes are ordinary tensors, which inference mode would not let it mutate
+        torch.no_grad(),
+        mode,
+        enable_python_dispatcher() if python_dispatcher else nullcontext(),
+        _use_lazy_graph_module(True),  # most callers never run the graph's Python code
+    ):
+        yield
+
+
+def traced(
+    function: Callable[..., object],
+    decompositions: Mapping[Overload, Callable[..., object]],
+    arguments: list[object],
+) -> fx.GraphModule:
+    """Runs `function(*arguments)` under `make_fx`, on the arguments as they are."""
+    # "real" means "as given": the arguments are fakes already, and converting them again would lose symbols.
+    make = make_fx(function, decompositions, tracing_mode="real", _disable_torch_fn_metadata_mode=True)
+    return make(*arguments)
+
+
+def current_tracer() -> PythonKeyTracer:
+    """The tracer of the `make_fx` that is running."""
+    mode = get_proxy_mode()
+    assert mode is not None, "only under make_fx"
+    return cast(PythonKeyTracer, mode.tracer)
+
+
+def node_of_tensor(tracer: PythonKeyTracer, tensor: torch.Tensor) -> fx.Node | None:
+    """The node that a tensor's latest value comes from."""
+    found = tracer.tensor_tracker.get(tensor)
+    return None if found is None else found.proxy.node
+
+
+def node_of_symbol(tracer: PythonKeyTracer, number: SymbolicNumber) -> fx.Node | None:
+    """The node that computes a symbolic number, if one has been made; they are made when first used."""
+    thunk = cast("Thunk[fx.Proxy] | None", tracer.symnode_tracker.get(number))
+    return None if thunk is None or thunk.r is None else thunk.r.node
+
+
+def last_node(tracer: PythonKeyTracer) -> fx.Node:
+    """The newest node of the graph being traced; its sentinel if there is none."""
+    return tracer.graph._root._prev
+
+
+def nodes_since(tracer: PythonKeyTracer, last: fx.Node) -> Iterator[fx.Node]:
+    """The nodes made after `last`, newest first."""
+    root = tracer.graph._root
+    node = root._prev
+    while node is not last and node is not root:
+        yield node
+        node = node._prev
+
+
+def rebind_symbols(node: fx.Node, result: object) -> None:
+    """Tells the `ShapeEnv` that data-dependent sizes of `result` are those that `node` had when it was made."""
+    mode = active_fake_mode()
+    if mode is not None and mode.shape_env is not None:
+        cast(Callable[..., None], rebind_unbacked)(mode.shape_env, node, result)
+
+
+def structured_outputs(graph: fx.Graph, outputs: object) -> object:
+    """Outputs in the structure of the program that was exported; as they are for other graphs."""
+    return graph.process_outputs(outputs)
+
+
+def is_leaf(value: object) -> bool:
+    """Whether pytree knows `value` as no container."""
+    return pytree.tree_is_leaf(value)
+
+
+def record_stack_traces(keep: Callable[[str], bool]) -> None:
+    """Makes the running `make_fx` note, on each node, the frames below the caller's, of files that pass `keep`.
+
+    Formatted as Python formats tracebacks, innermost frame last.
+    """
+    tracer = current_tracer()
+    depth = len(traceback.extract_stack()) - 1
+
+    def user_frames(stack: traceback.StackSummary) -> traceback.StackSummary:
+        return traceback.StackSummary.from_list([frame for frame in stack[depth:] if keep(frame.filename)])
+
+    tracer.record_stack_traces = True
+    tracer._filter_traceback_frames = user_frames
+
+
+def rename_nodes(graph: fx.Graph, wanted: Mapping[fx.Node, str]) -> None:
+    """Gives the wanted names, the first node that wants one first, and unique names to all others."""
+    namespace = _Namespace()
+    others: list[fx.Node] = []
+    taken: set[str] = set()
+    for node in graph.nodes:
+        name = wanted.get(node)
+        if name is None or name in taken or not name.isidentifier():
+            others.append(node)
+            continue
+        taken.add(name)
+        # Not `create_name`: it would change names that end in a number or shadow a builtin.
+        namespace._used_names.add(name)
+        namespace.associate_name_with_obj(name, node)
+        _set_name(node, name)
+    for node in others:
+        _set_name(node, namespace.create_name(wanted.get(node, node.name), node))
+    graph._graph_namespace = namespace
+
+
+def _set_name(node: fx.Node, name: str) -> None:
+    node.name = name
+    if node.op == "placeholder":
+        node.target = name

@@ -1,0 +1,208 @@
+"""PyTorch's dtypes and tensors as types of the IR, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import torch
+from torch import SymBool, SymFloat, SymInt, Tensor
+from xdsl.dialects.builtin import (
+    DYNAMIC_INDEX,
+    ArrayAttr,
+    BFloat16Type,
+    ComplexType,
+    Float8E4M3FNType,
+    Float8E4M3FNUZType,
+    Float8E5M2FNUZType,
+    Float8E5M2Type,
+    Float8E8M0FNUType,
+    Float16Type,
+    Float32Type,
+    Float64Type,
+    IntAttr,
+    IntegerType,
+    NoneAttr,
+    Signedness,
+    StringAttr,
+    TensorType,
+    f64,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute
+
+from vllm_ir.dialects.vllm_ir.types import (
+    BufferType,
+    LayoutAttr,
+    contiguous_strides,
+    device_of,
+    dimensions,
+    element_type_of,
+    offset_of,
+    shape_of,
+    strides_of,
+)
+from vllm_ir.frontends.fx.errors import FxImportError
+
+Size: TypeAlias = int | SymInt
+
+_ELEMENT_TYPES: dict[torch.dtype, Attribute] = {
+    torch.bool: i1,
+    torch.int8: IntegerType(8),
+    torch.int16: IntegerType(16),
+    torch.int32: IntegerType(32),
+    torch.int64: i64,
+    torch.uint8: IntegerType(8, Signedness.UNSIGNED),
+    torch.uint16: IntegerType(16, Signedness.UNSIGNED),
+    torch.uint32: IntegerType(32, Signedness.UNSIGNED),
+    torch.uint64: IntegerType(64, Signedness.UNSIGNED),
+    torch.float16: Float16Type(),
+    torch.bfloat16: BFloat16Type(),
+    torch.float32: Float32Type(),
+    torch.float64: Float64Type(),
+    torch.float8_e4m3fn: Float8E4M3FNType(),
+    torch.float8_e5m2: Float8E5M2Type(),
+    torch.float8_e4m3fnuz: Float8E4M3FNUZType(),
+    torch.float8_e5m2fnuz: Float8E5M2FNUZType(),
+    torch.float8_e8m0fnu: Float8E8M0FNUType(),
+    torch.complex32: ComplexType(Float16Type()),
+    torch.complex64: ComplexType(Float32Type()),
+    torch.complex128: ComplexType(Float64Type()),
+}
+_DTYPES = {element_type: dtype for dtype, element_type in _ELEMENT_TYPES.items()}
+
+
+def element_type(dtype: torch.dtype) -> Attribute:
+    """Element type of a dtype; `FxImportError` for dtypes that the IR does not have (quantized, sub-byte)."""
+    found = _ELEMENT_TYPES.get(dtype)
+    if found is None:
+        known = ", ".join(str(known).removeprefix("torch.") for known in _ELEMENT_TYPES)
+        raise FxImportError(f"dtype {dtype} is not supported; supported are {known}")
+    return found
+
+
+def dtype_of(element: Attribute) -> torch.dtype | None:
+    """Dtype of an element type; None if it is not one."""
+    return _DTYPES.get(element)
+
+
+def symbolic(value: Size) -> int | str:
+    """A size as an integer, or as the text of its expression. Never guards."""
+    return value if isinstance(value, int) else str(value.node.expr)
+
+
+def _shape(sizes: Sequence[int | str]) -> ArrayAttr[IntAttr]:
+    return ArrayAttr([IntAttr(size if isinstance(size, int) else DYNAMIC_INDEX) for size in sizes])
+
+
+def _is_contiguous(sizes: Sequence[int | str], tensor: Tensor) -> bool:
+    """Row-major, compared structurally where sizes are symbolic."""
+    if all(isinstance(size, int) for size in sizes):
+        return tensor.stride() == contiguous_strides(tensor.shape)
+    step: object = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        expression = stride.node.expr if isinstance(stride, SymInt) else stride
+        if expression != step:
+            return False
+        step = step * (size.node.expr if isinstance(size, SymInt) else max(size, 1))  # type: ignore[operator]  # sympy
+    return True
+
+
+class TypeCache:
+    """Types of tensors, interned: building one costs ten times what finding it does."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[object, ...], BufferType] = {}
+
+    def buffer(self, tensor: Tensor) -> BufferType:
+        """The window that `tensor` is."""
+        sizes = tuple(tensor.shape)
+        strides = tensor.stride()
+        offset = tensor.storage_offset()
+        if not (
+            all(type(size) is int for size in sizes)
+            and all(type(stride) is int for stride in strides)
+            and type(offset) is int
+        ):
+            sizes = tuple(symbolic(size) for size in sizes)
+            strides = tuple(symbolic(stride) for stride in strides)
+            offset = symbolic(offset)
+        key = (tensor.dtype, sizes, strides, offset, str(tensor.device))
+        if (found := self._buffers.get(key)) is None:
+            found = self._buffers[key] = self._make(tensor, sizes, strides, offset)
+        return found
+
+    def tensor(self, tensor: Tensor) -> TensorType[Attribute]:
+        """Type of the value of `tensor`."""
+        return self.buffer(tensor).tensor
+
+    def _make(
+        self, tensor: Tensor, sizes: Sequence[int | str], strides: Sequence[int | str], offset: int | str
+    ) -> BufferType:
+        static = all(isinstance(size, int) for size in sizes)
+        device = str(tensor.device)
+        return BufferType(
+            _shape(sizes),
+            element_type(tensor.dtype),
+            NoneAttr() if static else dimensions(sizes),
+            NoneAttr() if _is_contiguous(sizes, tensor) else dimensions(strides),
+            NoneAttr() if offset == 0 else dimensions([offset]).data[0],
+            NoneAttr() if device == "cpu" else StringAttr(device),
+        )
+
+
+def scalar_type(value: object) -> Attribute | None:
+    """Type of a symbolic scalar; None if `value` is none."""
+    if isinstance(value, SymInt):
+        return i64
+    if isinstance(value, SymFloat):
+        return f64
+    if isinstance(value, SymBool):
+        return i1
+    return None
+
+
+def with_window(
+    base: BufferType, sizes: Sequence[int], strides: Sequence[int], offset: int, element: Attribute | None = None
+) -> BufferType:
+    """A static window onto the storage of `base`."""
+    contiguous = tuple(strides) == contiguous_strides(sizes)
+    return BufferType(
+        _shape(sizes),
+        element or base.element_type,
+        NoneAttr(),
+        NoneAttr() if contiguous else dimensions(strides),
+        NoneAttr() if offset == 0 else IntAttr(offset),
+        base.device,
+    )
+
+
+def static_window(buffer: BufferType) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
+    """Sizes, strides and offset if all are known integers."""
+    sizes, strides, offset = shape_of(buffer), strides_of(buffer), offset_of(buffer)
+    if DYNAMIC_INDEX in sizes or strides is None or not isinstance(offset, int):
+        return None
+    known = tuple(stride for stride in strides if isinstance(stride, int))
+    return (sizes, known, offset) if len(known) == len(strides) else None
+
+
+def example(ir_type: Attribute, sizes: Sequence[Size] | None = None, strides: Sequence[Size] | None = None) -> Tensor:
+    """An uninitialised tensor of a tensor or buffer type, under the current fake mode if there is one.
+
+    `sizes` and `strides` replace those of the type where it has dynamic ones; a buffer's offset is dropped.
+    """
+    dtype = dtype_of(element_type_of(ir_type))
+    if dtype is None:
+        raise FxImportError(f"element type {element_type_of(ir_type)} has no dtype")
+    shape = shape_of(ir_type) if sizes is None else sizes
+    known = strides_of(ir_type) if strides is None else strides
+    steps = known if known is not None and not any(isinstance(step, str) for step in known) else None
+    if steps is None:
+        return torch.empty(tuple(shape), dtype=dtype, device=device_of(ir_type))
+    return torch.empty_strided(
+        tuple(shape), tuple(step for step in steps if not isinstance(step, str)), dtype=dtype, device=device_of(ir_type)
+    )
+
+
+__all__ = ["LayoutAttr", "Size", "TypeCache", "dtype_of", "element_type", "example", "scalar_type", "static_window"]

@@ -1,0 +1,158 @@
+"""Arguments of FX nodes as attributes of the IR, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import torch
+from torch._ops import HigherOrderOperator, OpOverload
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FloatAttr,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    SymbolRefAttr,
+    f64,
+    i1,
+    i64,
+)
+from xdsl.ir import Attribute, TypeAttribute
+
+from vllm_ir.dialects.torch.arguments import (
+    FALSE,
+    NONE,
+    TRUE,
+    ComplexAttr,
+    DeviceAttr,
+    LayoutFormatAttr,
+    MemoryFormatAttr,
+    NoneArgumentAttr,
+    OperandAttr,
+    TupleAttr,
+    operand_indices,
+)
+from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.types import dtype_of, element_type
+
+_OPERANDS: list[OperandAttr] = [OperandAttr(IntAttr(index)) for index in range(64)]
+_INTEGERS: dict[int, IntegerAttr] = {}
+
+
+def operand_reference(index: int) -> OperandAttr:
+    """Reference to operand `index`, interned."""
+    while index >= len(_OPERANDS):
+        _OPERANDS.append(OperandAttr(IntAttr(len(_OPERANDS))))
+    return _OPERANDS[index]
+
+
+def integer(value: int) -> IntegerAttr:
+    """A Python integer, interned if small."""
+    if (found := _INTEGERS.get(value)) is None:
+        found = IntegerAttr(value, i64)
+        if -1024 <= value <= 65536:
+            _INTEGERS[value] = found
+    return found
+
+
+def encode_text(text: str) -> StringAttr:
+    """A Python string, escaped to printable ASCII."""
+    return StringAttr(text.encode("unicode_escape").decode("ascii"))
+
+
+def decode_text(text: StringAttr) -> str:
+    """What `encode_text` encoded."""
+    return text.data.encode("ascii").decode("unicode_escape")
+
+
+def encode(value: object, operand: Callable[[object], Attribute | None]) -> Attribute:
+    """`value` as an attribute tree. `operand` gives the reference for values that are SSA operands, else None."""
+    kind = type(value)
+    if kind is int:
+        return integer(value)  # type: ignore[arg-type]  # checked by identity of the type, twice as fast
+    if value is None:
+        return NONE
+    if (reference := operand(value)) is not None:
+        return reference
+    if isinstance(value, list | tuple):
+        items = ArrayAttr([encode(item, operand) for item in value])
+        return TupleAttr(items) if isinstance(value, tuple) and kind is not torch.Size else items
+    if isinstance(value, Mapping):
+        return DictionaryAttr({str(key): encode(item, operand) for key, item in value.items()})
+    return encode_leaf(value)
+
+
+def encode_leaf(value: object) -> Attribute:
+    """A static Python value as an attribute; `FxImportError` if the IR has no form for it."""
+    match value:
+        case bool():
+            return TRUE if value else FALSE
+        case int():
+            return integer(int(value))
+        case float():
+            return FloatAttr(value, f64)
+        case str():
+            return encode_text(value)
+        case complex():
+            return ComplexAttr(FloatAttr(value.real, f64), FloatAttr(value.imag, f64))
+        case torch.dtype():
+            return element_type(value)
+        case torch.device():
+            return DeviceAttr(StringAttr(str(value)))
+        case torch.layout():
+            return LayoutFormatAttr(StringAttr(str(value).removeprefix("torch.")))
+        case torch.memory_format():
+            return MemoryFormatAttr(StringAttr(str(value).removeprefix("torch.")))
+        case OpOverload():
+            return SymbolRefAttr(str(value))
+        case HigherOrderOperator():
+            return SymbolRefAttr(f"higher_order.{value.name()}")
+        case _:
+            raise FxImportError(f"an argument of type {type(value).__name__} is not supported: {value!r}")
+
+
+def decode(attribute: Attribute, operands: Sequence[object], symbol: Callable[[str], object]) -> object:
+    """The Python value of an attribute tree, with `operands[i]` for references and `symbol(name)` for symbols."""
+    match attribute:
+        case OperandAttr():
+            return operands[attribute.index.data]
+        case NoneArgumentAttr():
+            return None
+        case IntegerAttr():
+            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
+        case FloatAttr():
+            return attribute.value.data
+        case StringAttr():
+            return decode_text(attribute)
+        case ArrayAttr():
+            return [decode(item, operands, symbol) for item in attribute.data]
+        case TupleAttr():
+            return tuple(decode(item, operands, symbol) for item in attribute.items.data)
+        case DictionaryAttr():
+            return {key: decode(item, operands, symbol) for key, item in attribute.data.items()}
+        case SymbolRefAttr():
+            return symbol(attribute.root_reference.data)
+        case _:
+            return _decode_torch(attribute)
+
+
+def _decode_torch(attribute: Attribute) -> object:
+    match attribute:
+        case ComplexAttr():
+            return complex(attribute.real.value.data, attribute.imag.value.data)
+        case DeviceAttr():
+            return torch.device(attribute.device.data)
+        case LayoutFormatAttr():
+            return getattr(torch, attribute.layout.data)
+        case MemoryFormatAttr():
+            return getattr(torch, attribute.format.data)
+        case TypeAttribute() if (dtype := dtype_of(attribute)) is not None:
+            return dtype
+        case _:
+            raise FxImportError(f"{attribute} is not an argument of a PyTorch operator")
+
+
+def operands_of_argument(argument: Attribute) -> Iterable[int]:
+    """Operands that one argument refers to."""
+    return operand_indices([argument])

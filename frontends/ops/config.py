@@ -1,0 +1,59 @@
+"""Priorities of several ops as one immutable value."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from vllm_ir.frontends.ops.priority import override, provider_list
+from vllm_ir.frontends.ops.registry import ops
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class IrOpPriorityConfig:
+    """Priority lists by op: `IrOpPriorityConfig(rms_norm=["cpu", "native"])`.
+
+    Ops and providers may be registered after the config is made; they are looked up when it is applied.
+    """
+
+    priorities: tuple[tuple[str, tuple[str, ...]], ...]
+    """(op, providers) pairs, sorted by op."""
+
+    def __init__(self, **priorities: Sequence[str]) -> None:
+        """Make a config.
+
+        Raises:
+            TypeError: a priority is not a list of strings.
+            ValueError: a priority names a provider twice.
+        """
+        pairs = sorted((op, provider_list(op, providers)) for op, providers in priorities.items())
+        object.__setattr__(self, "priorities", tuple(pairs))
+
+    def __repr__(self) -> str:
+        return f"IrOpPriorityConfig({', '.join(f'{op}={list(providers)}' for op, providers in self.priorities)})"
+
+    def apply(self) -> AbstractContextManager[None]:
+        """A context manager that puts these priorities in force; ops that are not named keep theirs.
+
+        Raises:
+            AttributeError: an op is not registered.
+            ValueError: a provider has no implementation of its op.
+        """
+        return override({op: ops[op].check_priority(providers) for op, providers in self.priorities})
+
+
+@dataclass(frozen=True)
+class KernelConfig:
+    """How kernels are chosen: `KernelConfig(ir_op_priority={"rms_norm": ["cpu", "native"]})`."""
+
+    ir_op_priority: IrOpPriorityConfig | Mapping[str, Sequence[str]] = field(default_factory=IrOpPriorityConfig)
+    """Priority lists by op; a mapping becomes an `IrOpPriorityConfig`."""
+
+    def __post_init__(self) -> None:
+        """Check the priorities' form; errors as for `IrOpPriorityConfig`."""
+        if not isinstance(self.ir_op_priority, IrOpPriorityConfig):
+            object.__setattr__(self, "ir_op_priority", IrOpPriorityConfig(**self.ir_op_priority))
+
+    def apply(self) -> AbstractContextManager[None]:
+        """A context manager that puts this config in force; errors as for `IrOpPriorityConfig.apply`."""
+        config = self.ir_op_priority
+        return (config if isinstance(config, IrOpPriorityConfig) else IrOpPriorityConfig(**config)).apply()

@@ -1,0 +1,88 @@
+"""Registered ops as operations of the `vllm_ir` dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+
+from vllm_ir.dialects.torch.call import index_array
+from vllm_ir.dialects.vllm_ir import VllmIr
+from vllm_ir.dialects.vllm_ir.high_level import OperandEffects, TensorOrBuffer
+from vllm_ir.frontends.ops.op import IrOp
+
+_DECLARED = {op.name: op for op in VllmIr.operations}
+
+
+def is_tensor_type(type_name: str) -> bool:
+    """Whether a schema's argument type becomes an operand."""
+    return type_name in ("Tensor", "Optional[Tensor]", "List[Tensor]", "List[Optional[Tensor]]")
+
+
+@cache
+def operation_class(op: IrOp) -> type[IRDLOperation]:
+    """The operation of the dialect that stands for `op`; made from its schema if none is declared."""
+    name = f"vllm_ir.{op.name}"
+    declared = _DECLARED.get(name)
+    if declared is not None and issubclass(declared, IRDLOperation):
+        return declared
+    namespace: dict[str, object] = {"name": name, "__doc__": op.native.__doc__ or f"Registered op {op.name}."}
+    variable = 0
+    for argument in op.schema.arguments:
+        type_name = str(argument.type)
+        if type_name == "Tensor":
+            namespace[argument.name] = operand_def(TensorOrBuffer)
+        elif type_name == "Optional[Tensor]":
+            namespace[argument.name] = opt_operand_def(TensorOrBuffer)
+            variable += 1
+        elif is_tensor_type(type_name):
+            namespace[argument.name] = var_operand_def(TensorOrBuffer)
+            variable += 1
+        else:
+            namespace[argument.name] = opt_prop_def(Attribute)
+    for index in range(len(op.schema.returns)):
+        namespace[f"result_{index}"] = result_def(TensorOrBuffer)
+    namespace["donated"] = opt_prop_def(DenseArrayBase)
+    namespace["traits"] = traits_def(OperandEffects())
+    if variable > 1:
+        namespace["irdl_options"] = (AttrSizedOperandSegments(as_property=True),)
+    class_name = "".join(part.capitalize() for part in op.name.split("_")) + "Op"
+    return irdl_op_definition(type(class_name, (IRDLOperation,), namespace))
+
+
+def build_operation(
+    op: IrOp,
+    operands: Sequence[SSAValue | None | Sequence[SSAValue]],
+    attributes: dict[str, Attribute],
+    results: Sequence[Attribute],
+    donated: Sequence[int],
+) -> Operation:
+    """One operation for a call of `op`: an entry of `operands` for each tensor parameter, in schema order."""
+    properties: dict[str, Attribute] = dict(attributes)
+    flat: list[SSAValue] = []
+    sizes: list[int] = []
+    for operand in operands:
+        values = [operand] if isinstance(operand, SSAValue) else list(operand or ())
+        sizes.append(len(values))
+        flat.extend(values)
+    if donated:
+        properties["donated"] = index_array(donated)
+    cls = operation_class(op)
+    if any(isinstance(option, AttrSizedOperandSegments) for option in cls.get_irdl_definition().options):
+        from xdsl.dialects.builtin import i32
+
+        properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
+    return cls.create(operands=flat, result_types=results, properties=properties)

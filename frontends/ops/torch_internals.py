@@ -1,0 +1,69 @@
+"""The parts of torch's op registration that are private or untyped, behind typed functions."""
+
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+# Private: dispatch keys, schema parsing and storage identity have no public form. Unknown: torch.library lacks types.
+
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+from torch.autograd import forward_ad
+
+Kernel = Callable[..., Tensor | tuple[Tensor, ...]]
+"""Takes an op's arguments by position, possibly without trailing ones that equal their defaults."""
+
+DispatchKeySet = torch._C.DispatchKeySet
+
+
+def infer_schema(fn: Callable[..., object]) -> str:
+    """A function's parameters and results as torch schema text; ValueError where its annotations do not allow it."""
+    return torch.library.infer_schema(fn, mutates_args=())
+
+
+def parse_schema(text: str) -> torch.FunctionSchema:
+    """A schema from text with the op's name in front."""
+    return torch._C.parse_schema(text)
+
+
+def define_overload(
+    library: torch.library.Library, namespace: str, name: str, schema: str, kernel: Kernel, fake: Kernel
+) -> None:
+    """Define `name` (`op` or `op.overload`) with one kernel for all devices and one for fake and meta tensors."""
+    library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    library.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"{namespace}::{name}", fake, lib=library)
+
+
+def register_autograd_kernel(
+    library: torch.library.Library, torch_op: OpOverload[..., object], kernel: Callable[..., object]
+) -> None:
+    """Run `kernel(keyset, *args)` wherever autograd sees the op, in its place."""
+    library.impl(torch_op, kernel, "Autograd", with_keyset=True)
+
+
+def redispatch_below_autograd(torch_op: OpOverload[..., object], keyset: DispatchKeySet, *args: object) -> object:
+    """Go on, from an autograd kernel, to what lies below it: tracing modes, and in the end the op's own kernel."""
+    with torch._C._AutoDispatchBelowAutograd():
+        return torch_op.redispatch(keyset & torch._C._after_autograd_keyset, *args)
+
+
+def apply_function(function: type[torch.autograd.Function], *args: object) -> object:
+    """Record a call of a differentiable function."""
+    return cast("object", function.apply(*args))
+
+
+def in_function_transform() -> bool:
+    """Whether a `torch.func` transform (`grad`, `jvp`, …) is running; they refuse `torch.autograd.Function` here."""
+    return torch._C._are_functorch_transforms_active()
+
+
+def has_tangent(tensor: Tensor) -> bool:
+    """Whether forward-mode differentiation follows this tensor."""
+    return forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def storage_id(tensor: Tensor) -> int:
+    """The identity of a tensor's storage, real or fake; the Python wrapper of a storage has none of its own."""
+    return tensor.untyped_storage()._cdata

@@ -1,0 +1,1 @@
+"""Command-line tool, torch.compile entry points, pipelines and reports."""

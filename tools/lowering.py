@@ -1,0 +1,82 @@
+"""From an FX graph to a lowered module: what all backends do first."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from torch import fx
+from torch._ops import OpOverload
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+
+from vllm_ir.backends.fx.export import export_fx
+from vllm_ir.dialects.vllm_ir.function import MUTATED, STORAGE, FuncOp
+from vllm_ir.frontends.fx.importer import MAIN, import_normalized
+from vllm_ir.frontends.fx.normalize import Normalized, normalize
+from vllm_ir.tools.options import CompileOptions
+from vllm_ir.tools.pipelines import run_passes
+from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_phase, record_selection
+
+
+def lower_graph(
+    gm: fx.GraphModule,
+    inputs: Sequence[object],
+    options: CompileOptions,
+    report: CompileReport,
+    decompositions: Mapping[OpOverload, Callable[..., object]] | None = None,
+) -> tuple[Normalized, ModuleOp]:
+    """Normalise a graph, import it and run the passes; fills in the report."""
+    with options.apply_priorities():
+        with phase(report, "normalize"):
+            normalized = normalize(gm, inputs, decompositions=decompositions)
+        report.nodes = report.op_counts["fx"] = len(normalized.graph_module.graph.nodes)
+        with phase(report, "import"):
+            module = import_normalized(normalized)
+        names = [node.name for node in normalized.graph_module.graph.find_nodes(op="placeholder")]
+        report.mutated = [names[position] for position in written_arguments(module)]
+        report.op_counts["import"] = count_ops(module)
+
+        def on_pass(name: str, seconds: float) -> None:
+            record_phase(report, name, seconds)
+            report.op_counts[name] = count_ops(module)
+
+        # A module that was just imported states the effects of its calls by construction.
+        run_passes(module, options.passes, on_pass=on_pass, check=False)
+    record_selection(report, module)
+    return normalized, module
+
+
+def export_complete(normalized: Normalized, module: ModuleOp, gm: fx.GraphModule) -> fx.GraphModule:
+    """The module as one graph that takes what `gm` took, with the values and symbols of the normalised graph."""
+    return export_fx(module, like=gm, inputs=normalized.inputs, fake_mode=normalized.fake_mode)
+
+
+def written_arguments(module: ModuleOp) -> list[int]:
+    """Positions of the arguments of the main function whose contents change."""
+    main = _main(module)
+    return [i for i in range(len(main.block.args)) if MUTATED in main.argument_attributes(i)]
+
+
+def overlapping_arguments(module: ModuleOp) -> list[list[int]]:
+    """Groups of arguments of the main function that share memory."""
+    main = _main(module)
+    groups: dict[int, list[int]] = {}
+    for position in range(len(main.block.args)):
+        number = main.argument_attributes(position).get(STORAGE)
+        if isinstance(number, IntegerAttr):
+            groups.setdefault(number.value.data, []).append(position)
+    return list(groups.values())
+
+
+def without_values(gm: fx.GraphModule) -> fx.GraphModule:
+    """A copy of a graph without what earlier tracing noted about its values: sizes, symbols, sharing of storages."""
+    graph = fx.Graph()
+    graph.output(graph.graph_copy(gm.graph, {}))
+    for node in graph.nodes:
+        for key in ("val", "example_value"):
+            node.meta.pop(key, None)
+    return fx.GraphModule(gm, graph)
+
+
+def _main(module: ModuleOp) -> FuncOp:
+    for op in module.ops:
+        if isinstance(op, FuncOp) and op.sym_name.data == MAIN:
+            return op
+    raise ValueError(f"the module has no function @{MAIN}")

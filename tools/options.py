@@ -1,0 +1,98 @@
+"""`mode` and `options` of `torch.compile(backend="vllm_ir")`."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import cast
+
+from torch import _TorchCompileInductorWrapper
+from torch._inductor import config as inductor_config
+
+from vllm_ir.frontends.ops.config import IrOpPriorityConfig
+from vllm_ir.frontends.ops.registry import ops
+from vllm_ir.tools.pipelines import expand
+
+DEFAULT_PASSES = "functionalize,lower"
+
+_OWN: Mapping[str, str] = MappingProxyType(
+    {
+        "ir_op_priority": "{op: [providers]}",
+        "passes": f"a pass pipeline as text, {DEFAULT_PASSES!r} by default",
+    }
+)
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What a caller of `torch.compile` may choose."""
+
+    priorities: IrOpPriorityConfig = field(default_factory=IrOpPriorityConfig)
+    """Providers by op, on top of those in force when a graph is compiled."""
+    passes: str = DEFAULT_PASSES
+    """The pass pipeline between import and export."""
+    inductor: Mapping[str, object] = field(default_factory=dict)
+    """Configuration patches for Inductor, the `mode` included."""
+
+    def apply_priorities(self) -> AbstractContextManager[None]:
+        """A context manager that puts the priorities in force.
+
+        Raises:
+            ValueError: an op or a provider is not registered.
+        """
+        try:
+            return self.priorities.apply()
+        except AttributeError as error:
+            raise ValueError(f"option ir_op_priority: {error}") from error
+
+    def resolved(self) -> "CompileOptions":
+        """The same options with the priorities of all ops as they are now, for a compilation that happens later."""
+        with self.apply_priorities():
+            return replace(self, priorities=IrOpPriorityConfig(**{name: ops[name].get_priority() for name in ops}))
+
+
+def parse_options(mode: str | None, options: Mapping[str, object] | None) -> CompileOptions:
+    """Read what `torch.compile` hands to a backend.
+
+    Options that are not ours are Inductor's, with the same types and effects as for `backend="inductor"`, and so are
+    the modes. The eager backend checks them as well, so that only the backend's name has to change, and ignores them.
+
+    Raises:
+        ValueError: an option is unknown, or a priority list is malformed.
+        TypeError: a value has the wrong type.
+        RuntimeError: Inductor does not know the mode.
+    """
+    given = dict(options or {})
+    own = {name: given.pop(name) for name in _OWN if name in given}
+    unknown = [name for name in given if name.replace("-", "_") not in inductor_config._config]
+    if unknown:
+        known = "; ".join(f"{name} ({meaning})" for name, meaning in _OWN.items())
+        raise ValueError(
+            f"unknown option{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}; known options: {known}; "
+            "and every option of Inductor, which torch._inductor.list_options() lists"
+        )
+    return CompileOptions(
+        priorities=_priorities(own.get("ir_op_priority", {})),
+        passes=_passes(own.get("passes", DEFAULT_PASSES)),
+        inductor=_inductor_patches(mode, given),
+    )
+
+
+def _priorities(value: object) -> IrOpPriorityConfig:
+    if isinstance(value, IrOpPriorityConfig):
+        return value
+    if not isinstance(value, Mapping):
+        raise TypeError(f"option ir_op_priority must be {_OWN['ir_op_priority']}, got {value!r}")
+    return IrOpPriorityConfig(**cast("Mapping[str, Sequence[str]]", value))
+
+
+def _passes(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"option passes must be {_OWN['passes']}, got {value!r}")
+    expand(value)
+    return value
+
+
+def _inductor_patches(mode: str | None, options: dict[str, object]) -> Mapping[str, object]:
+    # torch's own wrapper resolves modes and checks types; `dynamic` plays no part in either.
+    return _TorchCompileInductorWrapper(mode, options, dynamic=None).config

@@ -1,0 +1,183 @@
+"""Passes and pipelines by name, and running them.
+
+Passes are imported when they are asked for, so that a tool which needs none of ours does not load PyTorch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import importlib
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeAlias, cast
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.passes import ModulePass
+from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
+from xdsl.utils.exceptions import ArgSpecParseError
+
+from vllm_ir.tools.text import text_context
+
+PassFactory: TypeAlias = Callable[[], type[ModulePass]]
+
+
+def _imported(path: str) -> PassFactory:
+    """A factory for the pass class at `module:Class`."""
+    module, _, name = path.partition(":")
+    return lambda: cast("type[ModulePass]", getattr(importlib.import_module(module), name))
+
+
+TORCH_PASSES: Mapping[str, PassFactory] = {
+    "functionalize": _imported("vllm_ir.conversions.functionalize:FunctionalizePass"),
+    "lower": _imported("vllm_ir.conversions.lower:LowerPass"),
+}
+"""Our passes. They ask PyTorch what operators do."""
+
+PASSES: dict[str, PassFactory] = {
+    **TORCH_PASSES,
+    "canonicalize": _imported("xdsl.transforms.canonicalize:CanonicalizePass"),
+    "cse": _imported("xdsl.transforms.common_subexpression_elimination:CommonSubexpressionElimination"),
+    "dce": _imported("xdsl.transforms.dead_code_elimination:DeadCodeElimination"),
+}
+"""Every pass that a pipeline may name: ours, and those of xDSL that are right on our IR."""
+
+PIPELINES: dict[str, str] = {
+    "vllm-ir-functional": "functionalize",
+    "vllm-ir-lowered": "functionalize,lower",
+}
+"""Named sequences of passes; a pipeline may name them wherever it may name a pass."""
+
+
+def expand(spec: str) -> list[ArgSpec]:
+    """The passes of a pipeline such as `"vllm-ir-functional,lower{option=value},cse"`, named pipelines expanded.
+
+    Raises:
+        ValueError: the text is malformed, or names a pass that does not exist.
+    """
+    try:
+        entries = list(parse_pipeline(spec))
+    except ArgSpecParseError as error:
+        raise ValueError(f"pass pipeline {spec!r}: {_one_line(error)}") from None
+    passes: list[ArgSpec] = []
+    for entry in entries:
+        if entry.name in PASSES:
+            passes.append(entry)
+        elif entry.name not in PIPELINES:
+            raise ValueError(_unknown(entry.name))
+        elif entry.parameters:
+            raise ValueError(f"pipeline {entry.name!r} takes no options, its passes do: {PIPELINES[entry.name]}")
+        else:
+            passes.extend(expand(PIPELINES[entry.name]))
+    return passes
+
+
+def _one_line(error: ArgSpecParseError) -> str:
+    # The error is a sentence, `pass-pipeline:1:column`, the text, a marker below it, and what is wrong.
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    column = next((line.rpartition(":")[2] for line in lines if line.startswith("pass-pipeline:")), "?")
+    return f"column {column}: {lines[-1]}"
+
+
+def _unknown(name: str) -> str:
+    near = difflib.get_close_matches(name, [*PASSES, *PIPELINES], n=1)
+    hint = f", did you mean {near[0]!r}?" if near else ";"
+    return f"unknown pass {name!r}{hint} passes are {', '.join(PASSES)}; pipelines are {', '.join(PIPELINES)}"
+
+
+def needs_torch(spec: str) -> bool:
+    """Whether the pipeline holds a pass that loads PyTorch; errors as for `expand`."""
+    return any(entry.name in TORCH_PASSES for entry in expand(spec))
+
+
+def build_passes(spec: str) -> tuple[ModulePass, ...]:
+    """The passes of a pipeline, with their options.
+
+    Raises:
+        ValueError: as for `expand`, or a pass does not have an option that it is given.
+    """
+    passes: list[ModulePass] = []
+    for entry in expand(spec):
+        try:
+            passes.append(PASSES[entry.name]().from_spec(entry))
+        except ValueError as error:
+            raise ValueError(f"pass {entry.name!r}: {error}") from error
+    return tuple(passes)
+
+
+def check_effects(module: ModuleOp) -> None:
+    """Check that the calls in `module` state the effects that PyTorch's schemas have. Loads PyTorch.
+
+    Raises:
+        VerifyException: a call states others, or its operator is not registered.
+    """
+    from vllm_ir.frontends.fx.schemas import check_module
+
+    check_module(module)
+
+
+@contextmanager
+def _collector_paused() -> Generator[None]:
+    """Hold the cyclic garbage collector, which would scan the many linked objects of a module again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def run_passes(
+    module: ModuleOp,
+    spec: str,
+    *,
+    on_pass: Callable[[str, float], None] | None = None,
+    check: bool = True,
+    verify_each: bool = False,
+    context: Context | None = None,
+) -> ModuleOp:
+    """Run the passes of a pipeline on `module`, in place; returns `module`.
+
+    Args:
+        module: what the passes change.
+        spec: a pipeline, see `expand`.
+        on_pass: called behind each pass with its name and the seconds it took.
+        check: first check, where one of the passes relies on it, that calls state their true effects. A module that was
+            just imported states them by construction.
+        verify_each: verify the module before the first and behind every pass.
+        context: dialects that passes may use; ours by default.
+
+    Raises:
+        ValueError: the pipeline is malformed, names an unknown pass or option.
+        VerifyException: the module is not valid, before or behind a pass.
+        PassFailedException: a pass cannot do its work; the module may be half-changed.
+    """
+    passes = build_passes(spec)
+    context = text_context() if context is None else context
+    if verify_each:
+        module.verify()
+    if check and any(entry.name in TORCH_PASSES for entry in passes):
+        check_effects(module)
+    with _collector_paused():
+        _apply(module, passes, context, on_pass, verify_each)
+    return module
+
+
+def _apply(
+    module: ModuleOp,
+    passes: Sequence[ModulePass],
+    context: Context,
+    on_pass: Callable[[str, float], None] | None,
+    verify_each: bool,
+) -> None:
+    for entry in passes:
+        start = time.perf_counter()
+        entry.apply(context, module)
+        seconds = time.perf_counter() - start
+        if on_pass is not None:
+            on_pass(entry.name, seconds)
+        if verify_each:
+            module.verify()

@@ -1,0 +1,152 @@
+"""What the compiler did to each graph, and progress while it works."""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import cast
+
+import torch
+from torch import fx
+from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+
+from vllm_ir.frontends.fx.locations import user_location
+
+_SELECTED = "vllm_ir.selected"
+_CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
+
+
+@dataclass
+class CompileReport:
+    """One compiled graph. Times are in seconds."""
+
+    graph_id: int
+    """Counts the graphs of this process from 0, those that failed to compile included."""
+    backend: str
+    """`"vllm_ir"` or `"vllm_ir_eager"`."""
+    kind: str
+    """`"inference"`, or `"forward"` or `"backward"` of a graph with gradients."""
+    nodes: int = 0
+    """Nodes of the ATen graph that was imported."""
+    mutated: list[str] = field(default_factory=lambda: [])
+    """Names of the arguments that the graph writes."""
+    selected_impls: dict[str, dict[str, str]] = field(default_factory=lambda: {})
+    """`{op: {node: provider}}`."""
+    rejected_impls: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=lambda: {})
+    """`{op: {node: [(provider, reason)]}}`: providers that were asked before the selected one."""
+    clones_inserted: int = 0
+    clones_removed: int = 0
+    pass_seconds: dict[str, float] = field(default_factory=lambda: {})
+    """Time of each phase, in order: normalize, import, every pass, export, backend."""
+    op_counts: dict[str, int] = field(default_factory=lambda: {})
+    """Operations of the graph at each stage: fx, import, every pass, export."""
+    copies: list[tuple[str, str, str]] = field(default_factory=lambda: [])
+    """`(op, "file:line", reason)` of what still moves a tensor's data into a new buffer in the exported graph."""
+
+
+_lock = threading.Lock()
+_ids = count()
+_reports: list[CompileReport] = []
+
+
+def compile_reports() -> list[CompileReport]:
+    """One report per graph compiled so far, oldest first."""
+    with _lock:
+        return list(_reports)
+
+
+def clear_compile_reports() -> None:
+    """Forget all reports; graph ids go on counting."""
+    with _lock:
+        _reports.clear()
+
+
+@contextmanager
+def recording(backend: str, kind: str) -> Iterator[CompileReport]:
+    """A new report, which is published when the block ends without an error."""
+    report = CompileReport(next(_ids), backend, kind)
+    yield report
+    with _lock:
+        _reports.append(report)
+
+
+@contextmanager
+def phase(report: CompileReport, name: str) -> Iterator[None]:
+    """Time one phase of a compilation; see `record_phase`."""
+    start = time.perf_counter()
+    yield
+    record_phase(report, name, time.perf_counter() - start)
+
+
+def record_phase(report: CompileReport, name: str, seconds: float) -> None:
+    """Note the time of a phase, and say so where progress is shown. Phases of the same name add up."""
+    report.pass_seconds[name] = report.pass_seconds.get(name, 0.0) + seconds
+    if _shows_progress():
+        _logger().info("vllm_ir: graph %d: %s %.2f s", report.graph_id, name, seconds)
+
+
+def _shows_progress() -> bool:
+    chosen = os.environ.get("VLLM_IR_PROGRESS")
+    return sys.stderr.isatty() if chosen is None else chosen not in ("", "0")
+
+
+def _logger() -> logging.Logger:
+    """The logger of progress messages; it prints to stderr unless the program has set up logging."""
+    logger = logging.getLogger("vllm_ir")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+    return logger
+
+
+def record_selection(report: CompileReport, module: ModuleOp) -> None:
+    """Fill in which implementations lowering has chosen, and which it has rejected."""
+    selected = module.attributes.get(_SELECTED)
+    if not isinstance(selected, DictionaryAttr):
+        return
+    for op, nodes in selected.data.items():
+        for node, provider in cast("DictionaryAttr", nodes).data.items():
+            report.selected_impls.setdefault(op, {})[node] = cast("StringAttr", provider).data
+
+
+def record_copies(report: CompileReport, graph: fx.Graph) -> None:
+    """Fill in the copies that an exported graph makes."""
+    for node in graph.nodes:
+        if node.target in _CLONES:
+            report.copies.append((str(node.target), _location(node), "clone in the exported graph"))
+        elif node.target in (auto_functionalized, auto_functionalized_v2):
+            op = cast("torch._ops.OpOverload", node.args[0])
+            for name, number in _mutated_tensors(node, op).items():
+                reason = f"functional call: argument {name!r} is written on a copy"
+                report.copies.extend([(str(op), _location(node), reason)] * number)
+
+
+def _mutated_tensors(node: fx.Node, op: torch._ops.OpOverload) -> dict[str, int]:
+    """How many tensors each written argument of a functional call brings."""
+    bases = cast("list[object]", node.kwargs.get("_all_bases", []))
+    if bases:
+        return {"_all_bases": len(bases)}
+    numbers: dict[str, int] = {}
+    for argument in op._schema.arguments:
+        if argument.is_write:
+            value = node.kwargs.get(argument.name)
+            tensors = cast("list[object]", value) if isinstance(value, list | tuple) else [value]
+            numbers[argument.name] = sum(tensor is not None for tensor in tensors)
+    return numbers
+
+
+def _location(node: fx.Node) -> str:
+    location = user_location(node)
+    return "unknown" if location is None else f"{location[0]}:{location[1]}"
+
+
+def count_ops(module: ModuleOp) -> int:
+    """Operations in all functions of a module, nested ones included."""
+    return sum(1 for _ in module.walk()) - 1
