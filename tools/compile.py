@@ -131,10 +131,10 @@ def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions
         if inductor:
             call = _through_inductor(normalized, module, report, _static_inputs(gm))
         else:
-            call = _as_exported(normalized, module, report, gm)
+            call = _as_exported(normalized, module, report)
     if torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu"):
         # The graph holds the casts. Autocast would add them again, also where the program has switched it off.
-        call = torch._C._DisableAutocast()(call)
+        call = _without_autocast(call)
     written = frozenset(written_arguments(module))
     return _Artifact(call, normalized.attributes, written, overlapping_arguments(module))
 
@@ -163,15 +163,19 @@ def _attribute_getter(gm: fx.GraphModule, names: Sequence[str]) -> Callable[[], 
     return (lambda: get(gm)) if len(names) > 1 else (lambda: (get(gm),))
 
 
-def _as_exported(normalized: Normalized, module: ModuleOp, report: CompileReport, gm: fx.GraphModule) -> Compiled:
+def _without_autocast(call: Compiled) -> Compiled:
+    def run(*arguments: object) -> object:
+        with torch._C._DisableAutocast():
+            return call(*arguments)
+
+    return run
+
+
+def _as_exported(normalized: Normalized, module: ModuleOp, report: CompileReport) -> Compiled:
     with phase(report, "export"):
-        exported = export_complete(normalized, module, gm)
+        exported = export_complete(normalized, module)
     _record_export(report, exported.graph)
-    run = exported.forward
-    if not normalized.attributes:
-        return run
-    count = -len(normalized.attributes)
-    return lambda *arguments: run(*arguments[:count])  # the exported graph reads the attributes itself
+    return exported.forward
 
 
 def _through_inductor(

@@ -43,9 +43,12 @@ def lower_graph(
     return normalized, module
 
 
-def export_complete(normalized: Normalized, module: ModuleOp, gm: fx.GraphModule) -> fx.GraphModule:
-    """The module as one graph that takes what `gm` took, with the values and symbols of the normalised graph."""
-    return export_fx(module, like=gm, inputs=normalized.inputs, fake_mode=normalized.fake_mode)
+def export_complete(normalized: Normalized, module: ModuleOp, like: fx.GraphModule | None = None) -> fx.GraphModule:
+    """The module as one graph, with the values and symbols of the normalised graph.
+
+    Module attributes are taken from `like`; without it they are trailing placeholders.
+    """
+    return export_fx(module, like, inputs=normalized.inputs, fake_mode=normalized.fake_mode)
 
 
 def written_arguments(module: ModuleOp) -> list[int]:

@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -15,10 +15,11 @@ import torch
 from torch import fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.ir import Attribute
 
+from vllm_ir.conversions.lower import REJECTED, SELECTED
 from vllm_ir.frontends.fx.locations import user_location
 
-_SELECTED = "vllm_ir.selected"
 _CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
 
 
@@ -107,13 +108,29 @@ def _logger() -> logging.Logger:
 
 
 def record_selection(report: CompileReport, module: ModuleOp) -> None:
-    """Fill in which implementations lowering has chosen, and which it has rejected."""
-    selected = module.attributes.get(_SELECTED)
-    if not isinstance(selected, DictionaryAttr):
-        return
-    for op, nodes in selected.data.items():
-        for node, provider in cast("DictionaryAttr", nodes).data.items():
-            report.selected_impls.setdefault(op, {})[node] = cast("StringAttr", provider).data
+    """Fill in which implementations lowering has chosen, and which it has passed over."""
+    report.selected_impls = {
+        op: {node: _text(provider) for node, provider in nodes.items()}
+        for op, nodes in _entries_by_op(module, SELECTED)
+    }
+    report.rejected_impls = {
+        op: {node: [(name, _text(reason)) for name, reason in _entries(reasons)] for node, reasons in nodes.items()}
+        for op, nodes in _entries_by_op(module, REJECTED)
+    }
+
+
+def _entries_by_op(module: ModuleOp, name: str) -> Iterator[tuple[str, dict[str, Attribute]]]:
+    if (attribute := module.attributes.get(name)) is not None:
+        for op, nodes in _entries(attribute):
+            yield op, dict(_entries(nodes))
+
+
+def _entries(attribute: Attribute) -> Iterable[tuple[str, Attribute]]:
+    return attribute.data.items() if isinstance(attribute, DictionaryAttr) else ()
+
+
+def _text(attribute: Attribute) -> str:
+    return attribute.data if isinstance(attribute, StringAttr) else str(attribute)
 
 
 def record_copies(report: CompileReport, graph: fx.Graph) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, ModuleOp, NameLoc
 from xdsl.ir import Operation
 from xdsl.parser import Parser
+from xdsl.parser.generic_parser import ParserState
 from xdsl.utils.exceptions import ParseError, VerifyException
-from xdsl.utils.lexer import Position, Span
+from xdsl.utils.lexer import Input, Position, Span
+from xdsl.utils.mlir_lexer import MLIRLexer
 
 from vllm_ir.dialects.context import make_context
 from vllm_ir.dialects.messages import OperationVerifyError
@@ -18,12 +21,19 @@ from vllm_ir.dialects.messages import OperationVerifyError
 _PARSER_FAILURES = (VerifyException, ValueError, AssertionError, OverflowError, TypeError, RecursionError)
 
 
+class _TextLexer(MLIRLexer):
+    """xDSL's lexer, but without the backtracking that takes it exponential time on a string that is not closed."""
+
+    _unescaped_characters_regex = re.compile(r'"(?:[^"\\\n\v\f]|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*+"')
+
+
 class TextParser(Parser):
     """xDSL's parser, which also remembers where each operation was, and reads strings outside ASCII as strings."""
 
     def __init__(self, context: Context, text: str, name: str) -> None:
         """A parser of `text`; `name` is the file name in error messages."""
-        super().__init__(context, text, name)
+        super().__init__(context, "", name)
+        self._parser_state = ParserState(_TextLexer(Input(text, name)))
         self.positions: dict[Operation, Position] = {}
 
     def parse_operation(self) -> Operation:

@@ -37,19 +37,26 @@ def main_function(module: ModuleOp) -> FuncOp:
     raise VerifyException(f"the module has {len(functions)} functions and none is @{MAIN}")
 
 
-def export_fx(module: ModuleOp, like: fx.GraphModule | nn.Module | None = None) -> fx.GraphModule:
+def export_fx(
+    module: ModuleOp,
+    like: fx.GraphModule | nn.Module | None = None,
+    *,
+    inputs: Sequence[object] | None = None,
+    fake_mode: FakeTensorMode | None = None,
+) -> fx.GraphModule:
     """The module as a complete FX graph.
 
     Calling it is like calling the program: mutated arguments are written, returned aliases are aliases, new tensors are
     new and have the strides of eager mode. Arguments that stand for module attributes become `get_attr` nodes on the
-    attributes of `like`, taken by reference; without `like` they stay placeholders. Raises `VerifyException` if the
-    module is not valid or states other effects than the schemas of the operators that it calls.
+    attributes of `like`, taken by reference; without `like` they stay placeholders. `inputs` are fakes for the
+    arguments, in `fake_mode`; by default they are made from the argument types. Raises `VerifyException` if the module
+    is not valid or states other effects than the schemas of the operators that it calls.
     """
-    mode = _mode_of(like)
+    mode = fake_mode or _mode_of(like)
     function = _checked(module)
     with collector_paused(), propagating(mode):
-        inputs = example_arguments(function, mode)
-    return _export_complete(module, function, mode, inputs, like)
+        fakes = example_arguments(function, mode) if inputs is None else inputs
+        return _export_function(function, mode, fakes, like, _sub_graphs(module, function, mode))
 
 
 @dataclass(frozen=True)
@@ -139,6 +146,7 @@ def _with_epilogue(
 
 def _placeholder(builder: GraphBuilder, value: SSAValue, fake: object) -> fx.Node:
     node = builder.graph.placeholder(value.name_hint or "value")
+    node.target = node.name  # a parameter is named by its target, and only node names are made unique
     node.meta["val"] = fake
     return node
 
@@ -200,17 +208,6 @@ def _sub_graphs(module: ModuleOp, main: FuncOp, mode: FakeTensorMode) -> dict[st
             inputs = example_arguments(function, mode)
             found[function.sym_name.data] = _export_function(function, mode, inputs, None, found)
     return found
-
-
-def _export_complete(
-    module: ModuleOp,
-    function: FuncOp,
-    mode: FakeTensorMode,
-    inputs: Sequence[object],
-    like: nn.Module | None,
-) -> fx.GraphModule:
-    with collector_paused(), propagating(mode):
-        return _export_function(function, mode, inputs, like, _sub_graphs(module, function, mode))
 
 
 def _export_function(

@@ -29,6 +29,7 @@ from vllm_ir.frontends.fx.storages import storage_key, tensors_in
 from vllm_ir.frontends.fx.types import dtype_of
 from vllm_ir.frontends.fx.values import decode
 from vllm_ir.frontends.ops import ops
+from vllm_ir.frontends.ops.dialect import operand_segments
 
 aten = torch.ops.aten
 _ARITH: dict[type[Operation], Callable[..., object]] = {
@@ -275,16 +276,14 @@ class FunctionExporter:
             target = ir_op.maybe_inplace
         operands = iter(op.operands)
         args: list[object] = []
-        for argument, segment in zip(ir_op.schema.arguments, _segments(op, ir_op.schema.arguments), strict=True):
+        for argument, segment in zip(ir_op.schema.arguments, operand_segments(op, ir_op), strict=True):
             if segment is None:
                 attribute = op.properties.get(argument.name)
                 args.append(None if attribute is None else decode(attribute, [], str))
-            elif segment == "one":
-                args.append(self._operand(next(operands)))
-            elif segment == "none":
-                args.append(None)
+            elif isinstance(segment, bool):
+                args.append(self._operand(next(operands)) if segment else None)
             else:
-                args.append([self._operand(next(operands)) for _ in range(int(segment))])
+                args.append([self._operand(next(operands)) for _ in range(segment)])
         self._bind_results(op, self.builder.emit(target, tuple(args)))
 
     # Memory
@@ -373,29 +372,3 @@ def _is_new(node: fx.Node, copies: Sequence[fx.Node] | object) -> bool:
         return True
     keys = {storage_key(tensor_of(copy)) for copy in copies} if isinstance(copies, Sequence) else set[int]()
     return storage_key(value) not in keys
-
-
-def _segments(op: Operation, arguments: Sequence[torch.Argument]) -> list[str | None]:
-    """For each parameter: None for attributes, `one`, `none`, or the number of tensors of a list."""
-    from vllm_ir.frontends.ops.dialect import is_tensor_type
-
-    kinds = [str(argument.type) for argument in arguments]
-    sizes = op.properties.get("operandSegmentSizes")
-    tensors = [kind for kind in kinds if is_tensor_type(kind)]
-    if sizes is not None:
-        counts = list(sizes.get_values())  # type: ignore[attr-defined]  # a DenseArrayBase by its name
-    else:
-        fixed = sum(kind == "Tensor" for kind in tensors)
-        counts = [1 if kind == "Tensor" else len(op.operands) - fixed for kind in tensors]
-    remaining = iter(counts)
-    segments: list[str | None] = []
-    for kind in kinds:
-        if not is_tensor_type(kind):
-            segments.append(None)
-        elif kind.startswith("List"):
-            segments.append(str(next(remaining)))
-        else:
-            segments.append("one" if next(remaining) else "none")
-    return segments
-
-

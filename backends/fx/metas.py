@@ -2,78 +2,20 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeAlias
 
-import sympy
 import torch
-from torch import SymInt, Tensor, fx
+from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, compute_unbacked_bindings
-from torch.utils._sympy.functions import CeilDiv, FloorDiv, Max, Min, Mod, PythonMod
+from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, TensorType, f64, i1, i64
 from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.function import STORAGE, SYMBOL, FuncOp
-from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, offset_of, sizes_of, strides_of
+from vllm_ir.dialects.vllm_ir.types import BufferType, sizes_of
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.types import dtype_of
-
-_FUNCTIONS = {function.__name__: function for function in (CeilDiv, FloorDiv, Max, Min, Mod, PythonMod)}
-Size: TypeAlias = int | SymInt
-
-
-class Symbols:
-    """Values of the symbolic sizes in types, in the `ShapeEnv` of a fake mode."""
-
-    def __init__(self, mode: FakeTensorMode) -> None:
-        if mode.shape_env is None:
-            mode.shape_env = ShapeEnv()
-            mode.static_shapes = False
-        self.env: ShapeEnv = mode.shape_env
-        known = [*self.env.var_to_range, *self.env.backed_var_to_val]
-        self._symbols: dict[str, sympy.Symbol] = {str(symbol): symbol for symbol in known}
-
-    def size(self, value: int | str) -> Size:
-        """A size: an integer, or the value of an expression over symbols, which are made where they are new."""
-        if isinstance(value, int):
-            return value
-        if value == "?":
-            return self.env.create_unbacked_symint()
-        tree = ast.parse(value, mode="eval")
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
-        for name in names - self._symbols.keys():
-            self._symbols[name] = self._create(name)
-        expression = evaluate(tree, self._symbols)
-        return self.env.create_symintnode(expression, hint=None)
-
-    def _create(self, name: str) -> sympy.Symbol:
-        from torch._dynamo.source import ConstantSource
-
-        # Examples are distinct and not small, so that nothing is specialised by coincidence.
-        example = 6 + 2 * len(self._symbols)
-        created = self.env.create_symbol(example, ConstantSource(name), dynamic_dim=DimDynamic.DYNAMIC)
-        if not isinstance(created, sympy.Symbol):
-            raise FxImportError(f"symbol {name!r} cannot be made dynamic")
-        return created
-
-
-class _FloorDivision(ast.NodeTransformer):
-    """`a // b` is torch's `FloorDiv`, which SymPy's own operator does not make."""
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if not isinstance(node.op, ast.FloorDiv):
-            return node
-        return ast.Call(ast.Name("FloorDiv", ast.Load()), [node.left, node.right], [])
-
-
-def evaluate(tree: ast.Expression, symbols: Mapping[str, sympy.Symbol]) -> sympy.Expr:
-    """The expression that SymPy printed; its names are `symbols` and torch's integer functions."""
-    code = ast.fix_missing_locations(_FloorDivision().visit(tree))
-    return sympy.sympify(eval(compile(code, "<size>", "eval"), {"__builtins__": {}}, {**_FUNCTIONS, **symbols}))
+from vllm_ir.frontends.fx.symbols import Symbols, example_tensor
 
 
 def example_arguments(function: FuncOp, mode: FakeTensorMode) -> list[object]:
@@ -99,41 +41,13 @@ def _example(
     kind: Attribute, attributes: Mapping[str, Attribute], symbols: Symbols | None, storages: dict[int, Tensor]
 ) -> object:
     if isinstance(kind, TensorType | BufferType):
-        return _example_tensor(kind, attributes.get(STORAGE), symbols, storages)
+        return example_tensor(kind, attributes.get(STORAGE), symbols, storages)
     if kind == i64 and symbols is not None:
         name = attributes.get(SYMBOL)
         return symbols.size(name.data if isinstance(name, StringAttr) else "?")
     if kind == f64:
         return 1.0
     return kind == i1
-
-
-def _example_tensor(
-    kind: TensorType[Attribute] | BufferType,
-    shared: Attribute | None,
-    symbols: Symbols | None,
-    storages: dict[int, Tensor],
-) -> Tensor:
-    def known(values: Sequence[int | str]) -> list[Size]:
-        return [symbols.size(value) if symbols is not None else int(value) for value in values]
-
-    dtype = dtype_of(kind.element_type)
-    sizes, strides = known(sizes_of(kind)), strides_of(kind)
-    if strides is None:
-        return torch.empty(sizes, dtype=dtype, device=device_of(kind))
-    steps = known(strides)
-    [offset] = known([offset_of(kind)]) if isinstance(kind, BufferType) else [0]
-    if isinstance(shared, IntegerAttr):
-        number = shared.value.data
-        if number not in storages:
-            storages[number] = torch.empty(1 << 48, dtype=torch.uint8, device=device_of(kind))
-        return storages[number].view(dtype).as_strided(sizes, steps, offset)
-    if isinstance(offset, int) and offset == 0:
-        return torch.empty_strided(sizes, steps, dtype=dtype, device=device_of(kind))
-    length: Size = offset + 1
-    for size, step in zip(sizes, steps, strict=True):
-        length = length + size * step
-    return torch.empty(length, dtype=dtype, device=device_of(kind)).as_strided(sizes, steps, offset)
 
 
 @contextmanager

@@ -11,18 +11,20 @@ from torch import fx, nn
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.torch_internals import registered_tensors
 
+_Container = dict[object, object] | list[object]
+
 
 @dataclass(frozen=True)
 class _Slot:
     """A place that holds a tensor: `container[key]`, under the qualified name `name`."""
 
-    container: dict[object, object] | list[object]
+    container: _Container
     key: object
     name: str
     tensor: torch.Tensor
 
     def put(self, tensor: torch.Tensor) -> None:
-        self.container[self.key] = tensor  # pyright: ignore[reportCallIssue, reportArgumentType]  # key fits
+        cast("dict[object, object]", self.container)[self.key] = tensor
 
 
 @dataclass
@@ -32,7 +34,7 @@ class ModuleTensors:
     names: list[str] = field(default_factory=lambda: [])
     tensors: list[torch.Tensor] = field(default_factory=lambda: [])
     _positions: dict[int, int] = field(default_factory=lambda: {})
-    _slots: list[_Slot] = field(default_factory=lambda: [])
+    _modules: dict[str, nn.Module] = field(default_factory=lambda: {})
 
     def add(self, name: str, tensor: torch.Tensor) -> None:
         """Registers `tensor` under `name`, unless it is known already, by this name or another."""
@@ -44,11 +46,10 @@ class ModuleTensors:
     def add_module(self, prefix: str, module: nn.Module) -> None:
         """Registers all tensors of `module` and its submodules: parameters, buffers, plain attributes, and tensors in
         lists and dictionaries among the attributes."""
-        modules = cast("Iterator[tuple[str, nn.Module]]", module.named_modules(prefix=prefix))
-        for path, submodule in modules:
+        for path, submodule in cast("Iterator[tuple[str, nn.Module]]", module.named_modules(prefix=prefix)):
+            self._modules[path] = submodule
             for slot in _slots_of(path, submodule):
                 self.add(slot.name, slot.tensor)
-                self._slots.append(slot)
 
     def position(self, tensor: torch.Tensor) -> int | None:
         """Where `tensor` is in `tensors`, by identity."""
@@ -56,14 +57,34 @@ class ModuleTensors:
 
     @contextlib.contextmanager
     def replaced(self, values: Sequence[torch.Tensor]) -> Generator[None]:
-        """Runs with `values[position]` in every module slot that holds the tensor of that position."""
+        """Runs with `values[i]` wherever a module holds `tensors[i]`; afterwards the modules are as they were.
+
+        Raises `FxImportError` if a module was given a new tensor meanwhile: the graph could not say so.
+        """
+        slots = [slot for path, module in self._modules.items() for slot in _slots_of(path, module)]
+        containers = [c for module in self._modules.values() for c in (module.__dict__, *registered_tensors(module))]
+        before = [dict(container) for container in containers]
         try:
-            for slot in self._slots:
+            for slot in slots:
                 slot.put(values[self._positions[id(slot.tensor)]])
             yield
+            self._check_nothing_assigned(values)
         finally:
-            for slot in self._slots:
+            for slot in slots:
                 slot.put(slot.tensor)
+            for container, contents in zip(containers, before, strict=True):
+                container.clear()
+                container.update(contents)
+
+    def _check_nothing_assigned(self, values: Sequence[torch.Tensor]) -> None:
+        known = {id(value) for value in values}
+        for path, module in self._modules.items():
+            for slot in _slots_of(path, module):
+                if id(slot.tensor) not in known:
+                    raise FxImportError(
+                        f"the module assigns a new tensor to its attribute `{slot.name}`; mutate a buffer in place, or "
+                        "return the tensor"
+                    )
 
 
 def graph_tensors(gm: fx.GraphModule) -> ModuleTensors:
@@ -81,13 +102,25 @@ def graph_tensors(gm: fx.GraphModule) -> ModuleTensors:
 
 
 def fetch_attribute(root: nn.Module, target: str) -> object:
-    """`root.a.b.c` for the target `"a.b.c"`; raises `FxImportError` if there is no such attribute."""
+    """`root.a.b.c` for the target `"a.b.c"`, where names may also be keys of lists and dictionaries.
+
+    Raises `FxImportError` if there is no such attribute.
+    """
     value: object = root
     for name in target.split("."):
-        if not hasattr(value, name):
+        value = _member(value, name)
+        if value is None:
             raise FxImportError(f"the graph refers to the attribute `{target}`, which its module does not have")
-        value = getattr(value, name)
     return value
+
+
+def _member(value: object, name: str) -> object:
+    if isinstance(value, dict):
+        return cast("dict[object, object]", value).get(name)
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return items[int(name)] if name.isdecimal() and int(name) < len(items) else None
+    return getattr(value, name, None)
 
 
 def _slots_of(path: str, module: nn.Module) -> Iterator[_Slot]:
@@ -98,7 +131,7 @@ def _slots_of(path: str, module: nn.Module) -> Iterator[_Slot]:
     yield from _slots_in(prefix, attributes, nested=not isinstance(module, fx.GraphModule))
 
 
-def _slots_in(prefix: str, container: dict[object, object] | list[object], *, nested: bool) -> Iterator[_Slot]:
+def _slots_in(prefix: str, container: _Container, *, nested: bool) -> Iterator[_Slot]:
     items = container.items() if isinstance(container, dict) else enumerate(container)
     for key, value in list(items):
         if key in ("_parameters", "_buffers", "_modules"):

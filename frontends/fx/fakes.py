@@ -158,8 +158,7 @@ def _group_fakes(
         contexts = [None if isinstance(t, FakeTensor) else dynamo_context(mode, t) for t in tensors]
         if any(context is not None for context in contexts):
             pairs = zip(tensors, contexts, strict=True)
-            # The converter gives the same fake for the same tensor, and keeps parameters' class and gradient.
-            return [alias_of_fake(mode, fake_from_dynamo(mode, converter, t, context)) for t, context in pairs]
+            return [fake_from_dynamo(mode, converter, t, context) for t, context in pairs]
         templates = [_template(source, tensor) for source, tensor in zip(group, tensors, strict=True)]
         fakes = [template for template in templates if isinstance(template, FakeTensor)]
         if len(fakes) == len(group) and len({storage_id(fake) for fake in fakes}) == 1 and any(map(is_symbolic, fakes)):

@@ -114,8 +114,11 @@ def fake_from_dynamo(
     tensor: torch.Tensor,
     context: StatefulSymbolicContext | None,
 ) -> FakeTensor:
-    """The fake of a real tensor, with the symbols that Dynamo gave it; static without a context."""
-    return converter.from_real_tensor(
+    """A fake of a real tensor, with the symbols that Dynamo gave it; static without a context.
+
+    One `converter` keeps storages shared among the fakes that it makes.
+    """
+    fake = converter.from_real_tensor(
         mode,
         tensor,
         shape_env=None if context is None else mode.shape_env,
@@ -123,6 +126,10 @@ def fake_from_dynamo(
         symbolic_context=context,
         trace=False,
     )
+    # The converter gives the same fake for the same tensor, and keeps parameters' class and gradient.
+    alias = alias_of_fake(mode, fake)
+    alias.item_memo = fake.item_memo  # the symbol of `item()` of a number that Dynamo passes as a tensor
+    return alias
 
 
 # Operators.
@@ -169,7 +176,7 @@ def registered_tensors(module: nn.Module) -> tuple[dict[str, torch.Tensor | None
 
 
 @contextmanager
-def tracing_state(mode: FakeTensorMode, *, python_dispatcher: bool) -> Generator[None]:
+def tracing_state(mode: FakeTensorMode) -> Generator[None]:
     """Everything ambient that tracing depends on, put back afterwards."""
     context = TracingContext.try_get()
     if context is None or context.fake_mode is not mode:
@@ -180,7 +187,9 @@ def tracing_state(mode: FakeTensorMode, *, python_dispatcher: bool) -> Generator
         torch.inference_mode(False),  # fakes are ordinary tensors, which inference mode would not let it mutate
         torch.no_grad(),
         mode,
-        enable_python_dispatcher() if python_dispatcher else nullcontext(),
+        # As AOTAutograd: the C++ versions of composite operators do not all know symbolic sizes, and `matmul`'s goes by
+        # strides of dimensions of size one, in which fake and real tensors differ.
+        enable_python_dispatcher(),
         _use_lazy_graph_module(True),  # most callers never run the graph's Python code
     ):
         yield

@@ -13,7 +13,6 @@ from torch.utils import _pytree as pytree
 
 from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
-from vllm_ir.frontends.fx.fakes import is_symbolic
 from vllm_ir.frontends.fx.locations import is_user_file
 from vllm_ir.frontends.fx.torch_internals import (
     SYMBOLIC_TYPES,
@@ -69,9 +68,7 @@ def trace(
         return pytree.tree_map_only(SYMBOLIC_TYPES, number_if_constant, function(*arguments))
 
     table = {**view_copy_decompositions(), **(decompositions or {})}
-    # Symbolic sizes need the Python versions of some composite operators. Otherwise the C++ ones are those that eager
-    # runs.
-    with tracing_state(mode, python_dispatcher=any(map(is_symbolic, fakes))):
+    with tracing_state(mode):
         try:
             gm = traced(run, table, list(fakes))
         except FxImportError:

@@ -86,3 +86,23 @@ def build_operation(
 
         properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
     return cls.create(operands=flat, result_types=results, properties=properties)
+
+
+def operand_segments(op: Operation, ir_op: IrOp) -> list[int | bool | None]:
+    """For each parameter of `ir_op` what `op` holds of it: None for an attribute, whether there is a tensor, or how many
+    tensors a list has.
+    """
+    kinds = [str(argument.type) for argument in ir_op.schema.arguments]
+    sizes = op.properties.get("operandSegmentSizes")
+    tensors = [kind for kind in kinds if is_tensor_type(kind)]
+    if isinstance(sizes, DenseArrayBase):
+        counts = [int(size) for size in sizes.get_values()]
+    else:
+        # At most one parameter is optional or a list: it has what the others leave.
+        fixed = sum(kind == "Tensor" for kind in tensors)
+        counts = [1 if kind == "Tensor" else len(op.operands) - fixed for kind in tensors]
+    remaining = iter(counts)
+    return [
+        None if not is_tensor_type(kind) else next(remaining) if kind.startswith("List") else bool(next(remaining))
+        for kind in kinds
+    ]

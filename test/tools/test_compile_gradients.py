@@ -18,11 +18,12 @@ def scale(x: Tensor, factor: float) -> Tensor:
     return x * factor
 
 
+def keep_factor(ctx, inputs, output) -> None:
+    ctx.factor = inputs[1]
+
+
 scale.register_fake(lambda x, factor: torch.empty_like(x))
-scale.register_autograd(
-    lambda context, gradient: (gradient * context.factor, None),
-    setup_context=lambda context, inputs, output: setattr(context, "factor", inputs[1]),
-)
+scale.register_autograd(lambda ctx, gradient: (gradient * ctx.factor, None), setup_context=keep_factor)
 
 
 @torch.library.custom_op("compile_gradients::count_rows", mutates_args=("counter",))

@@ -1,0 +1,60 @@
+"""Replacing an operation by the body of a traced function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.utils.exceptions import PassFailedException
+
+from vllm_ir.conversions.trace import Traced
+from vllm_ir.dialects.vllm_ir.function import root_of
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
+from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.build import CallBuilder
+
+
+def inline(
+    traced: Traced,
+    op: Operation,
+    operands: Sequence[SSAValue],
+    rename: Callable[[Attribute], Attribute],
+    b: CallBuilder,
+) -> list[SSAValue]:
+    """Insert the body in front of `op` with `operands` for its arguments; returns the values of its results.
+
+    A result that is an argument's memory is that argument's final value. New operations have the location of `op`.
+    """
+    values: dict[SSAValue, SSAValue] = dict(zip(traced.function.block.args, operands, strict=True))
+    for inner in traced.function.block.ops:
+        if isinstance(inner, ReadOp):
+            values[inner.result] = values[inner.buffer]
+        elif not isinstance(inner, ViewOp | AllocOp | WriteOp) and inner is not traced.function.terminator:
+            _clone(inner, values, rename, b)
+    return [_returned(traced, value, values) for value in traced.function.terminator.operands]
+
+
+def _clone(
+    inner: Operation, values: dict[SSAValue, SSAValue], rename: Callable[[Attribute], Attribute], b: CallBuilder
+) -> None:
+    copy = type(inner).create(
+        operands=[values[operand] for operand in inner.operands],
+        result_types=[rename(result.type) for result in inner.results],
+        properties=inner.properties,
+        attributes=inner.attributes,
+    )
+    b.add(copy)
+    values.update(zip(inner.results, copy.results, strict=True))
+
+
+def _returned(traced: Traced, value: SSAValue, values: dict[SSAValue, SSAValue]) -> SSAValue:
+    if not isinstance(value.type, BufferType):
+        return values[value]
+    root = root_of(value)
+    for index, argument in enumerate(traced.function.block.args):
+        if value is argument:
+            final = traced.finals[index]
+            return values[argument] if final is None else values[final]
+    raise PassFailedException(
+        f"the traced function returns a view of %{root.name_hint}; return a new tensor or the argument itself"
+    )

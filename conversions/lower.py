@@ -1,0 +1,208 @@
+"""`lower`: high-level operations become the operations of one of their implementations.
+
+For each operation, the first provider of its priority list that accepts the operands is traced and inlined. What was
+chosen, and which providers were passed over for which reason, stays in the module's `vllm_ir.selected` and
+`vllm_ir.rejected` attributes, by op and by name of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from xdsl.context import Context
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, NameLoc, StringAttr, TensorType
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.passes import ModulePass
+
+from vllm_ir.conversions.errors import fail
+from vllm_ir.conversions.inline import inline
+from vllm_ir.conversions.trace import Decompositions, Examples, Traced, trace_callable
+from vllm_ir.dialects.vllm_ir.function import FuncOp
+from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
+from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.build import CallBuilder
+from vllm_ir.frontends.fx.values import decode
+from vllm_ir.frontends.ops import IrOp, IrOpImpl, ops
+from vllm_ir.frontends.ops.dialect import operand_segments
+
+SELECTED = "vllm_ir.selected"
+REJECTED = "vllm_ir.rejected"
+Argument: TypeAlias = SSAValue | list[SSAValue] | Attribute | None
+_Key: TypeAlias = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class LowerPass(ModulePass):
+    """Replace high-level operations by the implementation of the first provider that accepts the operands.
+
+    `decompose` breaks the traced operators down to those that Inductor takes.
+    """
+
+    name = "lower"
+
+    decompose: bool = False
+
+    def apply(self, ctx: Context, op: ModuleOp) -> None:
+        """Lower every function of the module."""
+        _Lowering(op, self.decompose).run()
+
+
+class _Lowering:
+    def __init__(self, module: ModuleOp, decompose: bool) -> None:
+        self.module = module
+        self.decompositions = _inductor_table() if decompose else None
+        self.examples = Examples()
+        self.choices: dict[_Key, tuple[IrOpImpl, list[tuple[str, str]]]] = {}
+        self.traces: dict[_Key, Traced] = {}
+        self.selected: dict[str, dict[str, Attribute]] = {}
+        self.rejected: dict[str, dict[str, Attribute]] = {}
+
+    def run(self) -> None:
+        for function in self.module.body.block.ops:
+            if isinstance(function, FuncOp):
+                for op in list(function.block.ops):
+                    if op.has_trait(OperandEffects):
+                        self._lower(op)
+        for name, entries in ((SELECTED, self.selected), (REJECTED, self.rejected)):
+            if entries:
+                self.module.attributes[name] = DictionaryAttr(
+                    {op: DictionaryAttr(nodes) for op, nodes in entries.items()}
+                )
+
+    def _lower(self, op: Operation) -> None:
+        if any(isinstance(operand.type, BufferType) for operand in op.operands):
+            fail(op, "has buffers as operands; run functionalize first")
+        ir_op = ops[op.name.removeprefix("vllm_ir.")]
+        arguments = _arguments(op, ir_op)
+        key = _key(ir_op, arguments)
+        impl, rejected = self._choose(key, ir_op, arguments)
+        self._record(op, ir_op, impl, rejected)
+        tensors = [value for argument in arguments for value in _tensors(argument)]
+        traced = self._trace((*key, impl), impl, arguments)
+        b = CallBuilder(lambda new: _insert_before(new, op))
+        b.at(op)
+        results = inline(traced, op, tensors, self.examples.original, b)
+        if len(results) != len(op.results):
+            fail(op, f"provider {impl.provider!r} returns {len(results)} results, the op has {len(op.results)}")
+        for old, new in zip(op.results, results, strict=True):
+            _check_result(op, impl, old, new)
+            old.replace_all_uses_with(new)
+        op.detach()
+        op.erase()
+
+    def _choose(
+        self, key: _Key, ir_op: IrOp, arguments: list[Argument]
+    ) -> tuple[IrOpImpl, list[tuple[str, str]]]:
+        if key not in self.choices:
+            self.choices[key] = ir_op.select([self._example(argument) for argument in arguments])
+        return self.choices[key]
+
+    def _example(self, argument: Argument) -> object:
+        if isinstance(argument, SSAValue):
+            return self.examples.tensor(_tensor_type(argument))
+        if isinstance(argument, list):
+            return [self.examples.tensor(_tensor_type(item)) for item in argument]
+        return None if argument is None else decode(argument, [], str)
+
+    def _trace(self, key: _Key, impl: IrOpImpl, arguments: list[Argument]) -> Traced:
+        if key not in self.traces:
+            tensors = [value for argument in arguments for value in _tensors(argument)]
+
+            def call(*operands: object) -> object:
+                remaining = iter(operands)
+                return impl.fn(*(_fill(argument, remaining) for argument in arguments))
+
+            types = [_tensor_type(value) for value in tensors]
+            self.traces[key] = trace_callable(call, types, self.examples, self.decompositions)
+        return self.traces[key]
+
+    def _record(self, op: Operation, ir_op: IrOp, impl: IrOpImpl, rejected: list[tuple[str, str]]) -> None:
+        node = op.location.desc.data if isinstance(op.location, NameLoc) else op.results[0].name_hint or "?"
+        nodes = self.selected.setdefault(ir_op.name, {})
+        name, count = node, 0
+        while name in nodes:
+            count += 1
+            name = f"{node}_{count}"
+        nodes[name] = StringAttr(impl.provider)
+        if rejected:
+            reasons = DictionaryAttr({provider: StringAttr(reason) for provider, reason in rejected})
+            self.rejected.setdefault(ir_op.name, {})[name] = reasons
+
+
+def _inductor_table() -> Decompositions:
+    from torch._inductor.decomposition import select_decomp_table
+
+    return select_decomp_table()
+
+
+def _arguments(op: Operation, ir_op: IrOp) -> list[Argument]:
+    """Arguments of the op in schema order: operands, lists of them, or attributes."""
+    operands = iter(op.operands)
+    arguments: list[Argument] = []
+    for argument, segment in zip(ir_op.schema.arguments, operand_segments(op, ir_op), strict=True):
+        if segment is None:
+            arguments.append(op.properties.get(argument.name))
+        elif isinstance(segment, bool):
+            arguments.append(next(operands) if segment else None)
+        else:
+            arguments.append([next(operands) for _ in range(segment)])
+    return arguments
+
+
+def _key(ir_op: IrOp, arguments: list[Argument]) -> _Key:
+    def part(argument: Argument) -> object:
+        if isinstance(argument, SSAValue):
+            return argument.type
+        return tuple(item.type for item in argument) if isinstance(argument, list) else argument
+
+    return (ir_op.name, *(part(argument) for argument in arguments), _aliasing(arguments))
+
+
+def _aliasing(arguments: list[Argument]) -> tuple[int, ...]:
+    """Which operands are the same value: an in-place implementation may treat them differently."""
+    tensors = [value for argument in arguments for value in _tensors(argument)]
+    return tuple(next(i for i, other in enumerate(tensors) if other is value) for value in tensors)
+
+
+def _tensors(argument: Argument) -> list[SSAValue]:
+    if isinstance(argument, SSAValue):
+        return [argument]
+    return argument if isinstance(argument, list) else []
+
+
+def _tensor_type(value: SSAValue) -> TensorType[Attribute]:
+    if not isinstance(value.type, TensorType):
+        raise TypeError(f"{value.type} is not a tensor")
+    return value.type
+
+
+def _fill(argument: Argument, remaining: Iterator[object]) -> object:
+    if isinstance(argument, SSAValue):
+        return next(remaining)
+    if isinstance(argument, list):
+        return [next(remaining) for _ in argument]
+    return None if argument is None else decode(argument, [], str)
+
+
+def _insert_before(new: Operation, op: Operation) -> None:
+    block = op.parent
+    if block is None:
+        raise ValueError(f"{op.name} is not in a block")
+    block.insert_op_before(new, op)
+
+
+def _check_result(op: Operation, impl: IrOpImpl, old: SSAValue, new: SSAValue) -> None:
+    have, want = new.type, old.type
+    if not isinstance(have, TensorType) or not isinstance(want, TensorType):
+        fail(op, f"provider {impl.provider!r} returns {have} instead of {want}")
+    if (have.element_type, have.shape) != (want.element_type, want.shape):
+        fail(
+            op,
+            f"provider {impl.provider!r} returns {have}, the op's native definition gives {want}; "
+            "make its supports_args refuse these operands",
+        )
+
+
+__all__ = ["REJECTED", "SELECTED", "LowerPass"]

@@ -1,0 +1,106 @@
+"""Python callables as functions of the IR: traced, functionalized, and kept for the next call with the same types."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from xdsl.context import Context
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
+
+from vllm_ir.conversions.functionalize import FunctionalizePass
+from vllm_ir.dialects.vllm_ir.function import FuncOp
+from vllm_ir.dialects.vllm_ir.memory import WriteOp
+from vllm_ir.dialects.vllm_ir.types import LayoutAttr, sizes_of
+from vllm_ir.frontends.fx.attributes import ModuleTensors
+from vllm_ir.frontends.fx.fakes import InputSource, ambient_fake_mode
+from vllm_ir.frontends.fx.importer import MAIN, import_normalized
+from vllm_ir.frontends.fx.normalize import trace_normalized
+from vllm_ir.frontends.fx.symbols import Symbols, example_tensor
+
+Decompositions: TypeAlias = Mapping[OpOverload, Callable[..., object]]
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced callable: a functional function of tensors.
+
+    `finals` gives the value that each argument has at the end; None for arguments that are not written.
+    """
+
+    function: FuncOp
+    finals: tuple[SSAValue | None, ...]
+
+
+class Examples:
+    """Fake operands for one module: where a compilation is running, over its symbols."""
+
+    def __init__(self) -> None:
+        self.mode = ambient_fake_mode() or FakeTensorMode(shape_env=ShapeEnv(), static_shapes=False)
+        self.symbols = Symbols(self.mode)
+
+    def tensor(self, kind: TensorType[Attribute]) -> object:
+        """A fake tensor of a type."""
+        with self.mode:
+            return example_tensor(kind, None, self.symbols, {})
+
+    def original(self, kind: Attribute) -> Attribute:
+        """A type of a traced function with the names that its symbols have in the module."""
+        renamed = self.symbols.renamed()
+        if not renamed or not isinstance(kind, TensorType) or not isinstance(kind.encoding, LayoutAttr):
+            return kind
+        encoding = kind.encoding
+        fields = (_rename(encoding.sizes, renamed), _rename(encoding.strides, renamed), encoding.device)
+        return TensorType(kind.element_type, kind.shape, LayoutAttr(*fields))
+
+
+def _rename(field: Attribute, names: Mapping[str, str]) -> Attribute:
+    if not isinstance(field, ArrayAttr):
+        return field
+    items: list[IntAttr | StringAttr] = []
+    for item in field.data:
+        if isinstance(item, StringAttr):
+            items.append(StringAttr(re.sub(r"[A-Za-z_]\w*", lambda match: names.get(match[0], match[0]), item.data)))
+        elif isinstance(item, IntAttr):
+            items.append(item)
+    return ArrayAttr(items)
+
+
+def trace_callable(
+    function: Callable[..., object],
+    types: Sequence[TensorType[Attribute]],
+    examples: Examples,
+    decompositions: Decompositions | None = None,
+) -> Traced:
+    """`function`, a callable of tensors, traced on operands of these types.
+
+    What it writes to its operands becomes `finals`. Raises `FxImportError` where tracing fails, and
+    `PassFailedException` where what it does cannot be functionalized.
+    """
+    sources = [InputSource(f"arg{index}", examples.tensor(kind), True, None) for index, kind in enumerate(types)]
+    normalized = trace_normalized(function, sources, ModuleTensors(), decompositions)
+    module = import_normalized(normalized)
+    FunctionalizePass().apply(Context(), module)
+    traced = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == MAIN)
+    finals: list[SSAValue | None] = [None] * len(traced.block.args)
+    for op in traced.block.ops:
+        if isinstance(op, WriteOp):
+            for index, argument in enumerate(traced.block.args):
+                if op.buffer is argument:
+                    finals[index] = op.value
+    return Traced(traced, tuple(finals))
+
+
+def is_dynamic(types: Sequence[Attribute]) -> bool:
+    """Whether any of these types has a symbolic size."""
+    return any(
+        not isinstance(size, int) for kind in types if isinstance(kind, TensorType) for size in sizes_of(kind)
+    )
+
+
