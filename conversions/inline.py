@@ -16,14 +16,13 @@ from vllm_ir.frontends.fx.build import CallBuilder
 
 def inline(
     traced: Traced,
-    op: Operation,
     operands: Sequence[SSAValue],
     rename: Callable[[Attribute], Attribute],
     b: CallBuilder,
 ) -> list[SSAValue]:
-    """Insert the body in front of `op` with `operands` for its arguments; returns the values of its results.
+    """Insert the body with `operands` for its arguments, where `b` does; returns the values of its results.
 
-    A result that is an argument's memory is that argument's final value. New operations have the location of `op`.
+    A result that is an argument's memory is that argument's final value.
     """
     values: dict[SSAValue, SSAValue] = dict(zip(traced.function.block.args, operands, strict=True))
     for inner in traced.function.block.ops:

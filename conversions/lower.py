@@ -23,6 +23,7 @@ from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.build import CallBuilder
+from vllm_ir.frontends.fx.types import is_tensor
 from vllm_ir.frontends.fx.values import decode
 from vllm_ir.frontends.ops import IrOp, IrOpImpl, ops
 from vllm_ir.frontends.ops.dialect import operand_segments
@@ -83,7 +84,7 @@ class _Lowering:
         traced = self._trace((*key, impl), impl, arguments)
         b = CallBuilder(lambda new: _insert_before(new, op))
         b.at(op)
-        results = inline(traced, op, tensors, self.examples.original, b)
+        results = inline(traced, tensors, self.examples.original, b)
         if len(results) != len(op.results):
             fail(op, f"provider {impl.provider!r} returns {len(results)} results, the op has {len(op.results)}")
         for old, new in zip(op.results, results, strict=True):
@@ -173,7 +174,7 @@ def _tensors(argument: Argument) -> list[SSAValue]:
 
 
 def _tensor_type(value: SSAValue) -> TensorType[Attribute]:
-    if not isinstance(value.type, TensorType):
+    if not is_tensor(value.type):
         raise TypeError(f"{value.type} is not a tensor")
     return value.type
 
@@ -195,7 +196,7 @@ def _insert_before(new: Operation, op: Operation) -> None:
 
 def _check_result(op: Operation, impl: IrOpImpl, old: SSAValue, new: SSAValue) -> None:
     have, want = new.type, old.type
-    if not isinstance(have, TensorType) or not isinstance(want, TensorType):
+    if not is_tensor(have) or not is_tensor(want):
         fail(op, f"provider {impl.provider!r} returns {have} instead of {want}")
     if (have.element_type, have.shape) != (want.element_type, want.shape):
         fail(

@@ -11,18 +11,19 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr, TensorType
+from xdsl.dialects.builtin import ArrayAttr, NoneAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 
 from vllm_ir.conversions.functionalize import FunctionalizePass
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import WriteOp
-from vllm_ir.dialects.vllm_ir.types import LayoutAttr, sizes_of
+from vllm_ir.dialects.vllm_ir.types import Dimensions, LayoutAttr, sizes_of
 from vllm_ir.frontends.fx.attributes import ModuleTensors
 from vllm_ir.frontends.fx.fakes import InputSource, ambient_fake_mode
 from vllm_ir.frontends.fx.importer import MAIN, import_normalized
 from vllm_ir.frontends.fx.normalize import trace_normalized
 from vllm_ir.frontends.fx.symbols import Symbols, example_tensor
+from vllm_ir.frontends.fx.types import is_tensor
 
 Decompositions: TypeAlias = Mapping[OpOverload, Callable[..., object]]
 
@@ -53,22 +54,21 @@ class Examples:
     def original(self, kind: Attribute) -> Attribute:
         """A type of a traced function with the names that its symbols have in the module."""
         renamed = self.symbols.renamed()
-        if not renamed or not isinstance(kind, TensorType) or not isinstance(kind.encoding, LayoutAttr):
+        if not renamed or not is_tensor(kind) or not isinstance(kind.encoding, LayoutAttr):
             return kind
-        encoding = kind.encoding
-        fields = (_rename(encoding.sizes, renamed), _rename(encoding.strides, renamed), encoding.device)
-        return TensorType(kind.element_type, kind.shape, LayoutAttr(*fields))
+        sizes, strides = _rename(kind.encoding.sizes, renamed), _rename(kind.encoding.strides, renamed)
+        return TensorType(kind.element_type, kind.shape, LayoutAttr(sizes, strides, kind.encoding.device))
 
 
-def _rename(field: Attribute, names: Mapping[str, str]) -> Attribute:
-    if not isinstance(field, ArrayAttr):
+def _rename(field: Dimensions | NoneAttr, names: Mapping[str, str]) -> Dimensions | NoneAttr:
+    if isinstance(field, NoneAttr):
         return field
-    items: list[IntAttr | StringAttr] = []
-    for item in field.data:
-        if isinstance(item, StringAttr):
-            items.append(StringAttr(re.sub(r"[A-Za-z_]\w*", lambda match: names.get(match[0], match[0]), item.data)))
-        elif isinstance(item, IntAttr):
-            items.append(item)
+    items = [
+        StringAttr(re.sub(r"[A-Za-z_]\w*", lambda match: names.get(match[0], match[0]), item.data))
+        if isinstance(item, StringAttr)
+        else item
+        for item in field.data
+    ]
     return ArrayAttr(items)
 
 
@@ -100,7 +100,7 @@ def trace_callable(
 def is_dynamic(types: Sequence[Attribute]) -> bool:
     """Whether any of these types has a symbolic size."""
     return any(
-        not isinstance(size, int) for kind in types if isinstance(kind, TensorType) for size in sizes_of(kind)
+        not isinstance(size, int) for kind in types if is_tensor(kind) for size in sizes_of(kind)
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -49,10 +51,22 @@ def import_file(path: str) -> ModuleOp:
     from vllm_ir.frontends.fx.importer import import_exported
 
     try:
-        program = torch.export.load(path)
+        with _logging_off():
+            program = torch.export.load(path)
     except Exception as error:  # the loader raises whatever it stumbles over
         raise InputError(f"{path}: error: not a program saved by torch.export: {_reason(error)}") from error
     return import_exported(program)
+
+
+@contextmanager
+def _logging_off() -> Generator[None]:
+    """Keep PyTorch from logging tracebacks of errors that it also raises."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def load_module(path_or_name: str) -> ModuleType:

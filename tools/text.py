@@ -39,7 +39,10 @@ class TextParser(Parser):
     def parse_operation(self) -> Operation:
         """Parse one operation."""
         position = self.pos
-        operation = super().parse_operation()
+        try:
+            operation = super().parse_operation()
+        except _PARSER_FAILURES as error:
+            self.raise_error(str(error) or type(error).__name__, position)
         self.positions[operation] = position
         return operation
 

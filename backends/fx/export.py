@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor, fx, nn
-from torch._dynamo.utils import detect_fake_mode
+from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
-from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -21,11 +21,12 @@ from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
 from vllm_ir.backends.fx.metas import example_arguments, propagating
 from vllm_ir.backends.fx.tail import Results, TailExporter
 from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
-from vllm_ir.dialects.vllm_ir.function import RESOURCE, WINDOW, FuncOp, ReturnOp
-from vllm_ir.dialects.vllm_ir.memory import WriteOp
+from vllm_ir.dialects.vllm_ir.function import RESOURCE, WINDOW, FuncOp, ReturnOp, root_of
+from vllm_ir.dialects.vllm_ir.memory import ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.importer import MAIN, collector_paused
 from vllm_ir.frontends.fx.schemas import check_module
+from vllm_ir.frontends.fx.torch_objects import output_node
 
 
 def main_function(module: ModuleOp) -> FuncOp:
@@ -88,7 +89,7 @@ def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTens
         returned = _returned(tail)
         order = sorted(results.nodes, key=lambda value: value not in returned)
         outputs = [value for value in order if isinstance(results.nodes[value], fx.Node)]
-        builder.graph.output(tuple(results.nodes[value] for value in outputs))
+        output_node(builder.graph, tuple(results.nodes[value] for value in outputs))
         core = fx.GraphModule(root, builder.graph)
         if _is_plain(function, tail, outputs):
             return SplitGraph(core, None, ())
@@ -137,7 +138,7 @@ def _with_epilogue(
     for value in outputs:
         node = results.nodes[value]
         known[value] = _placeholder(builder, value, node.meta["val"] if isinstance(node, fx.Node) else None)
-    for value in _symbols(function, tail):
+    for value in _symbols(tail):
         known.setdefault(value, used.get(value) if isinstance(value, BlockArgument) else None)
     TailExporter(function, builder, argument, known).run(tail)
     epilogue = fx.GraphModule(nn.Module(), builder.graph)
@@ -145,16 +146,11 @@ def _with_epilogue(
 
 
 def _placeholder(builder: GraphBuilder, value: SSAValue, fake: object) -> fx.Node:
-    node = builder.graph.placeholder(value.name_hint or "value")
-    node.target = node.name  # a parameter is named by its target, and only node names are made unique
-    node.meta["val"] = fake
-    return node
+    return builder.placeholder(value.name_hint or "value", fake)
 
 
 def _epilogue_arguments(function: FuncOp, tail: Sequence[Operation]) -> list[BlockArgument]:
     """Arguments that are written, returned as windows, or change their window, and the sizes that views need."""
-    from vllm_ir.dialects.vllm_ir.function import root_of
-
     found: dict[BlockArgument, None] = {}
     buffers = [op.buffer for op in tail if isinstance(op, WriteOp)]
     buffers += [value for value in tail[-1].operands if isinstance(value.type, BufferType)]
@@ -165,16 +161,14 @@ def _epilogue_arguments(function: FuncOp, tail: Sequence[Operation]) -> list[Blo
     for index, value in enumerate(function.block.args):
         if WINDOW in function.argument_attributes(index):
             found[value] = None
-    for value in _symbols(function, tail):
+    for value in _symbols(tail):
         if isinstance(value, BlockArgument):
             found[value] = None
     return list(found)
 
 
-def _symbols(function: FuncOp, tail: Sequence[Operation]) -> list[SSAValue]:
+def _symbols(tail: Sequence[Operation]) -> list[SSAValue]:
     """Integers that the views of the tail take."""
-    from vllm_ir.dialects.vllm_ir.memory import ViewOp
-
     found: dict[SSAValue, None] = {}
     pending = [op.buffer for op in tail if isinstance(op, WriteOp)]
     pending += [value for value in tail[-1].operands if isinstance(value.type, BufferType)]
@@ -224,7 +218,7 @@ def _export_function(
     tail = exporter.body()
     results = Results(exporter, tail)
     known: dict[SSAValue, object] = dict(results.nodes)
-    for value in _symbols(function, tail):
+    for value in _symbols(tail):
         known.setdefault(value, exporter.values.get(value))
     ending = TailExporter(function, builder, exporter.node, known)
     ending.buffers.update(
@@ -244,16 +238,14 @@ def _placeholders(exporter: FunctionExporter, inputs: Sequence[object], like: nn
         resource = function.argument_attributes(index).get(RESOURCE)
         if like is not None and isinstance(resource, StringAttr):
             node = _get_attribute(exporter, resource.data, like)
+            node.meta["val"] = fake
         else:
-            node = exporter.builder.graph.placeholder(argument_name(argument))
-        node.meta["val"] = fake
+            node = exporter.builder.placeholder(argument_name(argument), fake)
         exporter.values[argument] = node
 
 
 def argument_name(argument: BlockArgument) -> str:
     """Name that the argument had in the imported graph."""
-    from xdsl.dialects.builtin import NameLoc
-
     location = argument.location
     return location.desc.data if isinstance(location, NameLoc) else argument.name_hint or f"arg{argument.index}"
 

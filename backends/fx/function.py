@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from torch import Tensor, fx
@@ -23,23 +23,16 @@ from vllm_ir.dialects.vllm_ir.function import FuncOp, root_of, written_buffers
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, shape_of
-from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
-from vllm_ir.frontends.fx.storages import storage_key, tensors_in
-from vllm_ir.frontends.fx.types import dtype_of
-from vllm_ir.frontends.fx.values import decode
+from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
+from vllm_ir.frontends.fx.torch_objects import call_node, is_overload, map_nodes, rename_node
+from vllm_ir.frontends.fx.types import known_dtype
+from vllm_ir.frontends.fx.values import decode, is_sequence
 from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.dialect import operand_segments
 
 aten = torch.ops.aten
-_ARITH: dict[type[Operation], Callable[..., object]] = {
-    arith.AddiOp: operator.add,
-    arith.SubiOp: operator.sub,
-    arith.MuliOp: operator.mul,
-    arith.FloorDivSIOp: operator.floordiv,
-    arith.MaxSIOp: torch.sym_max,
-    arith.MinSIOp: torch.sym_min,
-}
 
 
 class GraphBuilder:
@@ -50,6 +43,16 @@ class GraphBuilder:
         self.mode = mode
         self.name: str | None = None
         self.trace: str | None = None
+        self._parameters: set[str] = set()
+
+    def placeholder(self, name: str, value: object) -> fx.Node:
+        """A new parameter of the graph, called `name` if no other one is."""
+        node = self.graph.placeholder(name)
+        if name in self._parameters:
+            node.target = node.name  # a parameter is named by its target, and FX makes only node names unique
+        self._parameters.add(str(node.target))
+        node.meta["val"] = value
+        return node
 
     def at(self, op: Operation) -> None:
         """Name and locate the next nodes as `op`."""
@@ -63,18 +66,16 @@ class GraphBuilder:
         if isinstance(location, FileLineColLoc):
             self.trace = f'  File "{location.filename.data}", line {location.line.data}, in forward\n'
 
-    def emit(
-        self, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None
-    ) -> fx.Node:
+    def emit(self, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None) -> fx.Node:
         """A call node; it is run on the fakes of its arguments."""
-        kwargs = kwargs or {}
-        node = self.graph.call_function(target, args, dict(kwargs))  # type: ignore[arg-type]  # fx's Argument type
+        keywords = dict(kwargs or {})
+        node = call_node(self.graph, target, args, keywords)
         if self.name is not None:
-            node._rename(self.name)
+            rename_node(node, self.name)
         if self.trace is not None:
             node.meta["stack_trace"] = self.trace
-        fakes = fx.map_arg((args, dict(kwargs)), _value_of)
-        set_value(node, target(*fakes[0], **fakes[1]), self.mode)  # type: ignore[operator]  # operators are callable
+        fake_args, fake_keywords = map_nodes((args, keywords), _value_of)
+        set_value(node, target(*fake_args, **fake_keywords), self.mode)
         return node
 
     def item(self, node: fx.Node, index: int) -> fx.Node:
@@ -146,7 +147,7 @@ class FunctionExporter:
                 self._constant(op)
             case arith.ConstantOp():
                 self.values[op.result] = number(op.value)
-            case _ if (target := _ARITH.get(type(op))) is not None:
+            case _ if (target := INTEGER_FUNCTIONS.get(type(op))) is not None:
                 self.values[op.results[0]] = self._scalar(target, [self.values[operand] for operand in op.operands])
             case _ if op.name.startswith("vllm_ir."):
                 self._high_level(op)
@@ -154,7 +155,7 @@ class FunctionExporter:
                 raise VerifyException(f"{op.name} has no form in FX")
 
     def _scalar(self, target: Callable[..., object], operands: Sequence[object]) -> object:
-        if not any(isinstance(operand, fx.Node) for operand in operands):
+        if not any(True for _ in nodes_in(operands)):
             return target(*operands)
         return self.builder.emit(target, tuple(operands))
 
@@ -186,9 +187,9 @@ class FunctionExporter:
     def _call(self, op: CallOp | ViewOp) -> None:
         target = resolve(op.target)
         args, kwargs = self._arguments(op)
-        if isinstance(target, OpOverload) and op_info(target).layout_sensitive:
+        if is_overload(target) and op_info(target).layout_sensitive:
             args, kwargs = self._restride(op, args, kwargs)
-        if callable(target) and not isinstance(target, OpOverload) and op.target.startswith("python."):
+        if op.target.startswith("python."):
             self.values[op.results[0]] = self._scalar(target, args)
             return
         self._bind_results(op, self.builder.emit(target, args, kwargs))
@@ -200,17 +201,19 @@ class FunctionExporter:
         fixed: dict[fx.Node, fx.Node] = {}
         for operand in op.operands:
             node = self.values.get(operand)
-            if isinstance(node, fx.Node) and not isinstance(operand.type, BufferType) and isinstance(node.meta["val"], Tensor):
+            if not isinstance(node, fx.Node) or isinstance(operand.type, BufferType):
+                continue
+            if isinstance(node.meta["val"], Tensor):
                 fixed[node] = with_strides(self.builder.emit, node, operand.type)
-        return fx.map_arg((args, kwargs), lambda node: fixed.get(node, node))
+        return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
 
     def _bind_results(self, op: Operation, node: fx.Node) -> None:
         """Connect results, in the order of the leaves of what the node gives."""
         results = iter(op.results)
 
         def bind(source: fx.Node) -> None:
-            value = source.meta["val"]
-            if isinstance(value, list | tuple):
+            value: object = source.meta["val"]
+            if is_sequence(value):
                 for index in range(len(value)):
                     bind(self.builder.item(source, index))
                 return
@@ -225,13 +228,13 @@ class FunctionExporter:
                 raise VerifyException(f"{op.name} has fewer results than {source} gives")
             self.values[result] = source
             if source is not node and result.name_hint is not None:
-                source._rename(result.name_hint)
+                rename_node(source, result.name_hint)
 
         bind(node)
 
     def _updates(self, op: CallOp) -> None:
         target = resolve(op.target)
-        if not isinstance(target, OpOverload):
+        if not is_overload(target):
             raise VerifyException(f"@{op.target} has updates but no schema")
         info = op_info(target)
         args, kwargs = self._arguments(op)
@@ -257,7 +260,7 @@ class FunctionExporter:
                 copies[node] = with_strides(
                     self.builder.emit, self.builder.emit(aten.clone.default, (node,)), op.operands[index].type
                 )
-        replaced = fx.map_arg(dict(bound), lambda node: copies.get(node, node))
+        replaced = map_nodes(dict(bound), lambda node: copies.get(node, node))
         names = [argument.name for argument in info.arguments]
         positional = tuple(replaced[name] for name in names[: info.positional])
         keywords = {name: replaced[name] for name in names[info.positional :]}
@@ -327,9 +330,7 @@ class FunctionExporter:
         return all(storage_key(tensor) != key for tensor in inputs)
 
     def _constant(self, op: ConstantOp) -> None:
-        dtype = dtype_of(op.result.type.element_type)
-        if dtype is None:
-            raise FxImportError(f"element type {op.result.type.element_type} has no dtype")
+        dtype = known_dtype(op.result.type.element_type)
         with unset_fake_temporarily():
             data = bytearray(bytes.fromhex(op.data.data))
             flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
@@ -355,20 +356,19 @@ def _appear_once(bound: Mapping[str, object], info: OpInfo) -> bool:
     written: list[fx.Node] = []
     others: list[fx.Node] = []
     for argument in info.arguments:
-        fx.map_arg(bound[argument.name], (written if argument.writes else others).append)
+        (written if argument.writes else others).extend(nodes_in(bound[argument.name]))
     return len(set(written)) == len(written) and not set(written) & set(others)
 
 
 def _leaf_nodes(builder: GraphBuilder, node: fx.Node) -> list[fx.Node]:
-    value = node.meta["val"]
-    if isinstance(value, list | tuple):
+    value: object = node.meta["val"]
+    if is_sequence(value):
         return [leaf for index in range(len(value)) for leaf in _leaf_nodes(builder, builder.item(node, index))]
     return [] if value is None else [node]
 
 
-def _is_new(node: fx.Node, copies: Sequence[fx.Node] | object) -> bool:
+def _is_new(node: fx.Node, copies: Collection[fx.Node]) -> bool:
     value = node.meta["val"]
     if not isinstance(value, Tensor):
         return True
-    keys = {storage_key(tensor_of(copy)) for copy in copies} if isinstance(copies, Sequence) else set[int]()
-    return storage_key(value) not in keys
+    return storage_key(value) not in {storage_key(tensor_of(copy)) for copy in copies}

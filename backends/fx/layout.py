@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import SymInt, Tensor, fx
+from torch import Tensor, fx
+from torch._prims_common import is_contiguous_or_false
 from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.types import sizes_of, strides_of
+from vllm_ir.frontends.fx.types import symbolic
 
 aten = torch.ops.aten
 Emit = Callable[..., fx.Node]
@@ -22,19 +24,15 @@ def tensor_of(node: fx.Node) -> Tensor:
     return value
 
 
-def _same(size: int | SymInt, wanted: int | str) -> bool:
-    return (size if isinstance(size, int) else str(size.node.expr)) == wanted
-
-
 def has_strides(value: Tensor, kind: Attribute) -> bool:
     """Whether `value` is laid out as `kind` states; strides of dimensions of size 1, and of empty tensors, are free."""
     wanted = strides_of(kind)
     if wanted is None:
-        return torch._prims_common.is_contiguous_or_false(value)
-    if any(isinstance(size, int) and size == 0 for size in value.shape):
+        return is_contiguous_or_false(value)
+    if any(symbolic(size) == 0 for size in value.shape):
         return True
     return all(
-        size == 1 or _same(stride, step)
+        size == 1 or symbolic(stride) == step
         for size, stride, step in zip(sizes_of(kind), value.stride(), wanted, strict=True)
     )
 

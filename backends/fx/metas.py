@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, TensorType, f64, i1, i64
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i1, i64
 from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.function import STORAGE, SYMBOL, FuncOp
-from vllm_ir.dialects.vllm_ir.types import BufferType, sizes_of
+from vllm_ir.dialects.vllm_ir.types import sizes_of
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.symbols import Symbols, example_tensor
+from vllm_ir.frontends.fx.types import is_shaped
 
 
 def example_arguments(function: FuncOp, mode: FakeTensorMode) -> list[object]:
@@ -31,8 +32,7 @@ def example_arguments(function: FuncOp, mode: FakeTensorMode) -> list[object]:
 
 def _is_dynamic(function: FuncOp) -> bool:
     return any(
-        argument.type == i64
-        or (isinstance(argument.type, TensorType | BufferType) and any(isinstance(s, str) for s in sizes_of(argument.type)))
+        argument.type == i64 or (is_shaped(argument.type) and any(isinstance(s, str) for s in sizes_of(argument.type)))
         for argument in function.block.args
     )
 
@@ -40,7 +40,7 @@ def _is_dynamic(function: FuncOp) -> bool:
 def _example(
     kind: Attribute, attributes: Mapping[str, Attribute], symbols: Symbols | None, storages: dict[int, Tensor]
 ) -> object:
-    if isinstance(kind, TensorType | BufferType):
+    if is_shaped(kind):
         return example_tensor(kind, attributes.get(STORAGE), symbols, storages)
     if kind == i64 and symbols is not None:
         name = attributes.get(SYMBOL)
@@ -51,7 +51,7 @@ def _example(
 
 
 @contextmanager
-def propagating(mode: FakeTensorMode) -> Iterator[None]:
+def propagating(mode: FakeTensorMode) -> Generator[None]:
     """Run operators on fakes, without gradients; unbacked symbols that appear are bound by `set_value`."""
     with mode, torch.no_grad():
         yield
@@ -69,8 +69,10 @@ def set_value(node: fx.Node, value: object, mode: FakeTensorMode) -> None:
 
 def number(attribute: Attribute) -> int | float | bool:
     """Value of a scalar constant."""
-    if isinstance(attribute, IntegerAttr):
-        return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
-    if isinstance(attribute, FloatAttr):
-        return attribute.value.data
-    raise FxImportError(f"{attribute} is not a number")
+    match attribute:
+        case IntegerAttr():
+            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
+        case FloatAttr():
+            return attribute.value.data
+        case _:
+            raise FxImportError(f"{attribute} is not a number")

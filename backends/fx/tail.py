@@ -13,9 +13,11 @@ from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
 from vllm_ir.backends.fx.layout import tensor_of, with_strides
 from vllm_ir.dialects.vllm_ir.function import WINDOW, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp, WriteOp
-from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.schemas import resolve
 from vllm_ir.frontends.fx.storages import storage_key
+from vllm_ir.frontends.fx.torch_objects import output_node
+from vllm_ir.frontends.fx.types import static_window, symbolic
 from vllm_ir.frontends.fx.values import decode
 
 aten = torch.ops.aten
@@ -87,8 +89,7 @@ class Results:
 
 def _same_window(first: Tensor, second: Tensor) -> bool:
     def window(tensor: Tensor) -> list[object]:
-        parts = [*tensor.shape, *tensor.stride(), tensor.storage_offset()]
-        return [part if isinstance(part, int) else str(part.node.expr) for part in parts]
+        return [symbolic(part) for part in (*tensor.shape, *tensor.stride(), tensor.storage_offset())]
 
     return first.dtype == second.dtype and window(first) == window(second)
 
@@ -165,9 +166,6 @@ class TailExporter:
         for index, argument in enumerate(self.function.block.args):
             window = self.function.argument_attributes(index).get(WINDOW)
             if isinstance(window, BufferType):
-                from vllm_ir.dialects.vllm_ir.types import offset_of, sizes_of, strides_of
-                from vllm_ir.frontends.fx.types import static_window
-
                 if static_window(window) is None:
                     raise VerifyException(f"%{argument.name_hint} gets a window of dynamic size")
                 sizes, strides = list(sizes_of(window)), list(strides_of(window) or ())
@@ -178,7 +176,7 @@ class TailExporter:
         operands = [
             self.buffer(value) if isinstance(value.type, BufferType) else self.results[value] for value in op.operands
         ]
-        self.builder.graph.output(decode(op.structure, operands, str))  # type: ignore[arg-type]  # fx's Argument type
+        output_node(self.builder.graph, decode(op.structure, operands, str))
 
 
 def _is_same_memory(first: fx.Node, second: fx.Node) -> bool:

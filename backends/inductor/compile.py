@@ -27,8 +27,15 @@ InnerCompile = Callable[..., Callable[..., object]]
 
 
 def decompositions() -> Mapping[OpOverload, Callable[..., object]]:
-    """The operators that Inductor wants decomposed under the configuration in force."""
-    return cast("Mapping[OpOverload, Callable[..., object]]", select_decomp_table())
+    """The pure operators that Inductor wants decomposed under the configuration in force.
+
+    Its table has operators that write as well, which are for functionalization, here ours, to replace; some of those
+    decompositions do not even take the `out` argument of the overload that they are registered for.
+    """
+    table = cast("Mapping[OpOverload, Callable[..., object]]", select_decomp_table())
+    return {
+        op: function for op, function in table.items() if not (isinstance(op, OpOverload) and op._schema.is_mutable)
+    }
 
 
 def compile_functional(

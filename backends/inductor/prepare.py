@@ -20,10 +20,10 @@ _LOW_PRECISION = (torch.bfloat16, torch.float16)
 def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fake_mode: FakeTensorMode) -> None:
     """Complete a functional ATen graph with `meta["val"]` on its nodes, in place, as tracing for Inductor would have.
 
-    Operators of the decomposition table are decomposed: Inductor refuses to fall back to them. Operators that depend on
-    strides record those of their operands; without the record Inductor gives them any layout it likes. Under
-    `emulate_precision_casts` operators on bfloat16 and float16 are marked: the mark, not the setting, makes fused kernels
-    round between them as eager does.
+    Operators of the decomposition table are decomposed: Inductor refuses to fall back to them. Defaults are left out, as
+    in traced calls. Operators that depend on strides record those of their operands; without the record Inductor gives
+    them any layout it likes. Under `emulate_precision_casts` operators on bfloat16 and float16 are marked: the mark, not
+    the setting, makes fused kernels round between them as eager does.
     """
     for node in list(gm.graph.nodes):
         if node.op == "call_function" and node.target in decompositions:
@@ -32,12 +32,38 @@ def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fak
     for node in gm.graph.nodes:
         if node.op != "call_function":
             continue
+        if isinstance(node.target, OpOverload):
+            _drop_defaults(node, node.target._schema)
         if "eager_input_vals" not in node.meta and _should_save_eager_input_vals(node.target, (node.args, node.kwargs)):
             node.meta["eager_input_vals"] = fx.node.map_aggregate((node.args, node.kwargs), _fake_value)
-        if rounds and isinstance(node.target, OpOverload) and any(map(_is_low_precision, (node, *node.all_input_nodes))):
+        if (
+            rounds
+            and isinstance(node.target, OpOverload)
+            and any(map(_is_low_precision, (node, *node.all_input_nodes)))
+        ):
             node.meta["low_precision_pointwise_barrier"] = True
     gm.graph.lint()
     gm.recompile()
+
+
+def _drop_defaults(node: fx.Node, schema: torch.FunctionSchema) -> None:
+    """Leave out arguments at the end, and by name, that have their default value, as calls recorded by tracing do.
+
+    Inductor's patterns are written without them, and its lowerings do not take all of them.
+    """
+    args = list(node.args)
+    while args and (argument := schema.arguments[len(args) - 1]).has_default_value():
+        if not _same_static(args[-1], argument.default_value):
+            break
+        args.pop()
+    defaults = {a.name: a.default_value for a in schema.arguments if a.has_default_value()}
+    node.args = tuple(args)
+    node.kwargs = {k: v for k, v in node.kwargs.items() if k not in defaults or not _same_static(v, defaults[k])}
+
+
+def _same_static(value: object, default: object) -> bool:
+    # 0 == False and 1 == 1.0, which are different arguments of an operator that takes any number.
+    return type(value) is type(default) and not isinstance(value, fx.Node) and value == default
 
 
 def _fake_value(argument: object) -> object:

@@ -261,7 +261,7 @@ def parse_call(parser: Parser) -> tuple[SymbolRefAttr, ArgumentList, DictionaryA
 def print_types(printer: Printer, op: Operation) -> None:
     """Print ` : (operand types) -> result types`."""
     printer.print_string(" : ")
-    printer.print_operation_type(op)
+    printer.print_function_type(op.operand_types, op.result_types)
 
 
 def parse_types(parser: Parser, arguments: ArgumentParser) -> tuple[Sequence[SSAValue], Sequence[Attribute]]:

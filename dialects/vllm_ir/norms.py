@@ -38,8 +38,8 @@ def _verify_norm(x: Attribute, weight: SSAValue | None, variance_size: IntegerAt
         return
     size, last = variance_size.value.data, shape_of(x)[-1]
     if size < 1 or (last != DYNAMIC_INDEX and size > last):
-        upper = "the last dimension of x" if last == DYNAMIC_INDEX else f"{last}], the last dimension of x"
-        raise VerifyException(f"variance_size {size} is not in [1, {upper}")
+        upper = "?" if last == DYNAMIC_INDEX else last
+        raise VerifyException(f"variance_size {size} is not in [1, {upper}], the last dimension of x")
 
 
 @irdl_op_definition

@@ -8,6 +8,7 @@ view of a base that it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, fx
@@ -23,13 +24,15 @@ from torch._higher_order_ops.auto_functionalize import (
 from torch._ops import OpOverload
 from xdsl.ir import SSAValue
 
-from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.torch.arguments import operand_indices
+from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.graph_import import GraphImporter, bind_keywords, call_properties
 from vllm_ir.frontends.fx.schemas import OpInfo, op_info
+from vllm_ir.frontends.fx.torch_objects import map_nodes, schema_of
+from vllm_ir.frontends.fx.values import is_sequence
 
 
 def import_v1(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> object:
@@ -39,7 +42,7 @@ def import_v1(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> o
     copies: list[SSAValue] = []
 
     def copy(value: object) -> object:
-        if isinstance(value, list | tuple):
+        if is_sequence(value):
             return [copy(item) for item in value]
         if not isinstance(value, fx.Node):
             return value
@@ -56,17 +59,18 @@ def import_v2(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> o
     info = op_info(overload)
     kwargs = dict(node.kwargs)
     bases = kwargs.pop("_all_bases")
-    if not isinstance(bases, list | tuple) or "_only_clone_these_bases" in kwargs:
+    if not is_sequence(bases) or "_only_clone_these_bases" in kwargs:
         raise FxImportError("this form of auto_functionalized_v2 is not supported")
     copies = [_copy(importer, base) for base in bases if isinstance(base, fx.Node)]
     fakes = [base.meta["val"] for base in bases if isinstance(base, fx.Node)]
-    names, types = get_mutable_args_from_schema(overload._schema)
+    names, types = get_mutable_args_from_schema(schema_of(overload))
     views = read_view_information_from_args(names, types, kwargs, fakes)
     bound = bind_keywords(node, info, {**kwargs, **dict.fromkeys(names)})
     for position in info.writes:
         view = views[info.arguments[position].name]
-        if isinstance(view, list):
-            bound[position] = [_view(importer, item, copies, fakes) for item in view]
+        if isinstance(view, list):  # the operator takes a list here
+            items = cast("list[ViewInfo | None]", view)
+            bound[position] = [_view(importer, item, copies, fakes) for item in items]
         else:
             bound[position] = _view(importer, view, copies, fakes)
     return _call(importer, node, info, bound, copies)
@@ -77,7 +81,7 @@ def _copy(importer: GraphImporter, node: fx.Node) -> SSAValue:
     value, fake = importer.values[node], node.meta["val"]
     if not isinstance(value, SSAValue) or not isinstance(fake, Tensor):
         raise FxImportError(f"{node} is written but is not a tensor")
-    op = AllocOp.create(operands=[importer.read(value)], result_types=[importer.types.buffer(fake)])
+    op = AllocOp.create(operands=[importer.read(cast(SSAValue, value))], result_types=[importer.types.buffer(fake)])
     return importer.add(op, node.name).results[0]
 
 
@@ -100,7 +104,7 @@ def _view(
             raise FxImportError(f"{type(info).__name__} of auto_functionalized_v2 is not supported")
     operands = [base]
     trees = [importer.encode(argument, operands) for argument in [base, *arguments]]
-    window = overload(fakes[info.base_index], *fx.map_arg(arguments, lambda item: item.meta["val"]))
+    window = overload(fakes[info.base_index], *map_nodes(arguments, lambda item: item.meta["val"]))
     op = ViewOp.create(
         operands=operands,
         result_types=[importer.types.buffer(window)],
@@ -123,7 +127,7 @@ def _call(
         properties["writes"] = index_array(written)
     value = node.meta["val"]
     results = list(value)[: len(value) - len(copies)]
-    leaves = [leaf for leaf in importer.leaves(results) if leaf is not None or info.overload._schema.returns]
+    leaves = [leaf for leaf in importer.leaves(results) if leaf is not None or schema_of(info.overload).returns]
     op = CallOp.create(
         operands=operands, result_types=[importer.value_type(leaf) for leaf in leaves], properties=properties
     )
@@ -134,4 +138,4 @@ def _call(
 
 
 def _as_list(value: object) -> list[object]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    return list(value) if is_sequence(value) else [value]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
+import torch
 from torch._ops import OpOverload
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr, IntegerAttr, LocationAttr, UnknownLoc, i64
@@ -79,7 +81,7 @@ class CallBuilder:
                 for index, known in enumerate(operands):
                     if known is item:
                         return operand_reference(index)
-                operands.append(item)
+                operands.append(cast(SSAValue, item))
                 return operand_reference(len(operands) - 1)
             return item if isinstance(item, Attribute) else None
 
@@ -119,8 +121,6 @@ class CallBuilder:
 
     def sizes(self, value: SSAValue) -> list[int | SSAValue]:
         """Sizes of a tensor, as integers where they are static."""
-        import torch
-
         return [
             size if size != DYNAMIC_INDEX else self.value(torch.ops.aten.sym_size.int, [value, dimension], i64)
             for dimension, size in enumerate(shape_of(value.type))
@@ -146,6 +146,8 @@ def integer_argument(value: object) -> int | SSAValue:
     """An integer argument: known, or an SSA value."""
     if isinstance(value, IntegerAttr):
         return value.value.data
-    if isinstance(value, int | SSAValue):
+    if isinstance(value, int):
         return value
+    if isinstance(value, SSAValue):
+        return cast(SSAValue, value)
     raise FxImportError(f"{value} is not an integer")

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import zipfile
 from collections.abc import Callable, Iterator
 from typing import cast
 
@@ -62,6 +63,9 @@ def capture_exported(program: torch.export.ExportedProgram | str | os.PathLike[s
 def _load(path: str) -> torch.export.ExportedProgram:
     if not os.path.isfile(path):
         raise FxImportError(f"there is no file `{path}`")
+    if not zipfile.is_zipfile(path):
+        # torch.export.load would log its own traceback first.
+        raise FxImportError(f"`{path}` is not a program saved by torch.export.save: it is not a zip archive")
     try:
         return torch.export.load(path)
     except Exception as error:

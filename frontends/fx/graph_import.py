@@ -10,23 +10,22 @@ from torch import Tensor, fx
 from torch._ops import HigherOrderOperator, OpOverload
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
+    ArrayAttr,
     DictionaryAttr,
-    FileLineColLoc,
     FunctionType,
-    IntAttr,
     IntegerAttr,
-    NameLoc,
+    LocationAttr,
     NoneType,
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
-    UnknownLoc,
     f64,
     i1,
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
+from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.torch.constant import ConstantOp
 from vllm_ir.dialects.vllm_ir.function import ALIASES, MUTATED, FuncOp, ReturnOp, root_of, written_buffers
@@ -34,6 +33,7 @@ from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.interning import UNKNOWN, name_location, symbol
 from vllm_ir.frontends.fx.locations import user_location
 from vllm_ir.frontends.fx.schemas import Argument, OpInfo, op_info, target_name, view_twin
 from vllm_ir.frontends.fx.storages import buffer_storages, storage_key
@@ -42,7 +42,6 @@ from vllm_ir.frontends.fx.values import encode, operand_reference
 from vllm_ir.frontends.ops import IrOp, get_op
 from vllm_ir.frontends.ops.dialect import build_operation, is_tensor_type
 
-_UNKNOWN = UnknownLoc()
 _INTEGER_OPS: dict[object, type[Operation]] = {
     operator.add: arith.AddiOp,
     operator.sub: arith.SubiOp,
@@ -68,12 +67,12 @@ class GraphImporter:
         self.block = Block()
         self.values: dict[fx.Node, object] = {}
         self.keys: dict[SSAValue, int] = {}
-        self.location: FileLineColLoc | NameLoc | UnknownLoc = _UNKNOWN
+        self.location: LocationAttr = UNKNOWN
 
     def run(self, name: str) -> FuncOp:
         """The function `name`."""
         for node in self.nodes:
-            self.location = self._location(node)
+            self.location = name_location(node.name, user_location(node))
             try:
                 self.values[node] = self._node(node)
             except FxImportError as error:
@@ -185,20 +184,16 @@ class GraphImporter:
     def _call(
         self, node: fx.Node, info: OpInfo, trees: list[Attribute], operands: list[SSAValue], value: object
     ) -> object:
-        properties = call_properties(target_name(info.overload), info, trees)
-        buffers = [index for index, operand in enumerate(operands) if isinstance(operand.type, BufferType)]
-        written = sorted({index for position in info.writes for index in _operands_of(trees[position])})
-        read = set(buffers)
-        if info.metadata_only:
-            read.clear()
-        for position in info.writes:
-            if info.arguments[position].is_out:
-                read.difference_update(_operands_of(trees[position]))
-        if read:
-            properties["reads"] = index_array(sorted(read))
-        if written:
-            properties["writes"] = index_array(written)
-        leaves = list(_leaves(value))
+        properties = call_properties(info.name, info, trees)
+        reads, written = _memory_effects(info, trees, operands)
+        if reads:
+            properties["reads"] = index_array(reads)
+        leaves = list(_leaves(value)) if info.has_results else []
+        if not written:
+            types = [self.value_type(leaf) for leaf in leaves]
+            op = self.add(CallOp.create(operands=operands, result_types=types, properties=properties), node.name)
+            return self.results(value, op.results) if leaves else None
+        properties["writes"] = index_array(written)
         returns = [self._returned(leaf, operands, written) for leaf in leaves]
         if any(index >= 0 for index in returns):
             properties["returns"] = index_array(returns)
@@ -211,7 +206,7 @@ class GraphImporter:
             self._alias(result, operands[index]) if index >= 0 else self._fresh(result, leaf)
             for result, index, leaf in zip(op.results, returns, leaves, strict=True)
         ]
-        return _rebuild(value, iter(results))
+        return _rebuild(value, iter(results)) if results else None
 
     def _returned(self, leaf: object, operands: Sequence[SSAValue], written: Sequence[int]) -> int:
         """The written operand that a result is; -1 for a new tensor."""
@@ -231,8 +226,11 @@ class GraphImporter:
 
     def _viewed(self, operands: Sequence[SSAValue], value: object) -> SSAValue | None:
         """The buffer operand whose storage the results are in."""
+        buffers = [operand for operand in operands if type(operand.type) is BufferType]
+        if not buffers:
+            return None
         keys = {storage_key(leaf) for leaf in _leaves(value) if isinstance(leaf, Tensor)} & self.buffers
-        return next((operand for operand in operands if self.keys.get(operand) in keys), None)
+        return next((operand for operand in buffers if self.keys.get(operand) in keys), None)
 
     def _view(
         self, node: fx.Node, target: OpOverload, trees: list[Attribute], operands: list[SSAValue], value: object
@@ -261,7 +259,7 @@ class GraphImporter:
         return self._view(node, twin, trees, operands, value)
 
     def _high_level(self, node: fx.Node, op: IrOp, bound: list[object], donates: bool) -> object:
-        operands: list[SSAValue | None | list[SSAValue]] = []
+        operands: list[SSAValue | list[SSAValue] | None] = []
         attributes: dict[str, Attribute] = {}
         positions: dict[int, int] = {}
         count = 0
@@ -282,7 +280,7 @@ class GraphImporter:
         self.add(built, node.name)
         return self.results(node.meta.get("val"), built.results)
 
-    def _resolve(self, value: object) -> SSAValue | None | list[SSAValue]:
+    def _resolve(self, value: object) -> SSAValue | list[SSAValue] | None:
         found = self.values[value] if isinstance(value, fx.Node) else value
         if found is None or isinstance(found, SSAValue):
             return found
@@ -320,7 +318,9 @@ class GraphImporter:
 
         def operand(item: object) -> Attribute | None:
             if isinstance(item, fx.Node):
-                return encode(self.values[item], operand)
+                item = self.values[item]
+                if not isinstance(item, SSAValue):
+                    return encode(item, operand)
             if isinstance(item, SSAValue):
                 for index, known in enumerate(operands):
                     if known is item:
@@ -352,11 +352,13 @@ class GraphImporter:
 
     def _fresh(self, result: SSAValue, leaf: object) -> SSAValue:
         """A result, in a storage of its own if its memory matters."""
-        if isinstance(leaf, Tensor) and storage_key(leaf) in self.buffers:
+        if not isinstance(leaf, Tensor):
+            return result
+        key = storage_key(leaf)
+        if key in self.buffers:
             op = AllocOp.create(operands=[result], result_types=[self.types.buffer(leaf)])
             result = self.add(op, result.name_hint or "buffer").results[0]
-        if isinstance(leaf, Tensor):
-            self.keys[result] = storage_key(leaf)
+        self.keys[result] = key
         return result
 
     def _alias(self, result: SSAValue, operand: SSAValue) -> SSAValue:
@@ -376,6 +378,8 @@ class GraphImporter:
 
     def results(self, value: object, results: Sequence[SSAValue]) -> object:
         """Results of a call in the structure of `value`, its meta."""
+        if isinstance(value, Tensor):
+            return self._fresh(results[0], value)
         fresh = [self._fresh(result, leaf) for result, leaf in zip(results, _leaves(value), strict=True)]
         return _rebuild(value, iter(fresh))
 
@@ -386,11 +390,6 @@ class GraphImporter:
             op.results[0].name_hint = name
         self.block.add_op(op)
         return op
-
-    def _location(self, node: fx.Node) -> NameLoc:
-        found = user_location(node)
-        line = _UNKNOWN if found is None else FileLineColLoc(StringAttr(found[0]), IntAttr(found[1]), IntAttr(0))
-        return NameLoc(StringAttr(node.name), line)
 
     # The function
 
@@ -446,9 +445,7 @@ def _bound(node: fx.Node, kwargs: Mapping[str, object], argument: Argument) -> o
 
 def call_properties(name: str, info: OpInfo | None, trees: Sequence[Attribute]) -> dict[str, Attribute]:
     """Properties of a call: callee, arguments split as the schema passes them, effects on resources."""
-    from xdsl.dialects.builtin import ArrayAttr
-
-    properties: dict[str, Attribute] = {"callee": SymbolRefAttr(name)}
+    properties: dict[str, Attribute] = {"callee": symbol(name)}
     positional = len(trees) if info is None else info.positional
     properties["args"] = ArrayAttr(trees[:positional])
     if info is not None:
@@ -462,10 +459,18 @@ def call_properties(name: str, info: OpInfo | None, trees: Sequence[Attribute]) 
     return properties
 
 
-def _operands_of(tree: Attribute) -> list[int]:
-    from vllm_ir.dialects.torch.arguments import operand_indices
-
-    return list(operand_indices([tree]))
+def _memory_effects(
+    info: OpInfo, trees: Sequence[Attribute], operands: Sequence[SSAValue]
+) -> tuple[list[int], list[int]]:
+    """Operands whose buffers a call reads, and operands that it writes."""
+    reads = [index for index, operand in enumerate(operands) if type(operand.type) is BufferType]
+    if info.metadata_only:
+        reads.clear()
+    if not info.writes:
+        return reads, []
+    written = sorted(set(operand_indices(trees[position] for position in info.writes)))
+    outputs = set(operand_indices(trees[position] for position in info.writes if info.arguments[position].is_out))
+    return [index for index in reads if index not in outputs], written
 
 
 def _leaves(value: object) -> Iterator[object]:

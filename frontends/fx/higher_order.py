@@ -28,9 +28,7 @@ def import_higher_order(importer: GraphImporter, node: fx.Node, target: HigherOr
 def _import_control_flow(importer: GraphImporter, node: fx.Node, target: HigherOrderOperator) -> object:
     operands: list[SSAValue] = []
     args = [importer.encode(argument, operands) for argument in node.args]
-    kwargs: dict[str, Attribute] = {
-        name: importer.encode(argument, operands) for name, argument in node.kwargs.items()
-    }
+    kwargs: dict[str, Attribute] = {name: importer.encode(argument, operands) for name, argument in node.kwargs.items()}
     properties: dict[str, Attribute] = {
         "callee": SymbolRefAttr(f"higher_order.{target.name()}"),
         "args": ArrayAttr(args),
@@ -45,7 +43,9 @@ def _import_control_flow(importer: GraphImporter, node: fx.Node, target: HigherO
     keys = {importer.keys.get(operand) for operand in operands}
     for leaf in leaves:
         if isinstance(leaf, Tensor) and storage_key(leaf) in keys:
-            raise FxImportError(f"{target.name()} returns a view of an operand; return a clone of it from the sub-graph")
+            raise FxImportError(
+                f"{target.name()} returns a view of an operand; return a clone of it from the sub-graph"
+            )
     op = CallOp.create(
         operands=operands, result_types=[importer.value_type(leaf) for leaf in leaves], properties=properties
     )

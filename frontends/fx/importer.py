@@ -32,17 +32,22 @@ def import_fx(gm: fx.GraphModule, example_inputs: Sequence[object] | None = None
     placeholders are used. Module attributes become trailing arguments with a resource name. Raises `FxImportError`,
     naming node, file and line, for whatever the IR cannot say.
     """
-    return import_normalized(normalize(gm, example_inputs))
+    return _verified(import_normalized(normalize(gm, example_inputs)))
 
 
 def import_callable(fn: Callable[..., object] | nn.Module, *example_inputs: object) -> ModuleOp:
     """A function or module, traced on example inputs; see `import_fx`."""
-    return import_normalized(capture_callable(fn, *example_inputs))
+    return _verified(import_normalized(capture_callable(fn, *example_inputs)))
 
 
 def import_exported(program: ExportedProgram | str | Path) -> ModuleOp:
     """An exported program, or the `.pt2` file that holds one; see `import_fx`."""
-    return import_normalized(capture_exported(program))
+    return _verified(import_normalized(capture_exported(program)))
+
+
+def _verified(module: ModuleOp) -> ModuleOp:
+    module.verify()
+    return module
 
 
 @contextmanager
@@ -58,15 +63,17 @@ def collector_paused() -> Iterator[None]:
 
 
 def import_normalized(normalized: Normalized) -> ModuleOp:
-    """A normalised graph as a module; nothing is traced any more."""
+    """A normalised graph as a module; nothing is traced any more.
+
+    The module is not verified: that takes longer than the import. The functions above do it, and so does whatever
+    exports a module, so that a compilation verifies once, at its end.
+    """
     with collector_paused():
         functions: list[FuncOp] = []
         importer = GraphImporter(normalized.graph_module, normalized.constants, TypeCache(), functions)
         main = importer.run(MAIN)
         _describe_arguments(main, normalized, importer)
-        module = ModuleOp([main, *functions])
-    module.verify()
-    return module
+        return ModuleOp([main, *functions])
 
 
 def _describe_arguments(main: FuncOp, normalized: Normalized, importer: GraphImporter) -> None:

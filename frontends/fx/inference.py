@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import sympy
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode
-from xdsl.dialects.builtin import IntegerType, NoneType, TensorType, f64, i1, i64
+from xdsl.dialects.builtin import IntegerType, NoneType, i1
 from xdsl.ir import Attribute, SSAValue
 
 from vllm_ir.dialects.vllm_ir.types import sizes_of
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.schemas import op_info
-from vllm_ir.frontends.fx.types import TypeCache, example
-from vllm_ir.frontends.fx.values import decode
+from vllm_ir.frontends.fx.symbols import sample
+from vllm_ir.frontends.fx.types import NUMBER_TYPES, TypeCache, example, is_shaped
+from vllm_ir.frontends.fx.values import decode, is_sequence
 
 _Key: TypeAlias = tuple[OpOverload, tuple[Attribute, ...], tuple[Attribute, ...]]
 _TYPES = TypeCache()
@@ -41,42 +41,29 @@ def _infer(overload: OpOverload, trees: Sequence[Attribute], types: Sequence[Att
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         values = [_example(kind) for kind in types]
         bound = [decode(tree, values, str) for tree in trees]
-        positional = bound[: info.positional]
-        keywords = {a.name: v for a, v in zip(info.arguments[info.positional :], bound[info.positional :], strict=False)}
+        names = [argument.name for argument in info.arguments[info.positional :]]
+        keywords = dict(zip(names, bound[info.positional :], strict=False))
         try:
-            result = overload(*positional, **keywords)
+            result = overload(*bound[: info.positional], **keywords)
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise FxImportError(f"{overload} refuses its arguments: {error}") from error
         return [_type(leaf) for leaf in _flatten(result)]
 
 
 def _flatten(value: object) -> list[object]:
-    if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in _flatten(item)]
-    return [value]
+    return [leaf for item in value for leaf in _flatten(item)] if is_sequence(value) else [value]
 
 
 def _type(value: object) -> Attribute:
     if isinstance(value, Tensor):
         return _TYPES.tensor(value)
-    return {bool: i1, int: i64, float: f64}.get(type(value), NoneType())
+    return NUMBER_TYPES.get(type(value), NoneType())
 
 
 def _example(kind: Attribute) -> object:
-    from vllm_ir.dialects.vllm_ir.types import BufferType
-
-    if isinstance(kind, TensorType | BufferType):
-        sizes = [size if isinstance(size, int) else _sample(size) for size in sizes_of(kind)]
+    if is_shaped(kind):
+        sizes = [size if isinstance(size, int) else sample(size) for size in sizes_of(kind)]
         return example(kind, sizes)
     if isinstance(kind, IntegerType):
         return True if kind == i1 else 2
     return 1.0
-
-
-def _sample(expression: str) -> int:
-    """A value of a symbolic size, the same for equal expressions: each symbol gets a number of its own."""
-    if expression == "?":
-        return 6
-    parsed = sympy.sympify(expression)
-    values = {symbol: 6 + 2 * (sum(map(ord, symbol.name)) % 50) for symbol in parsed.free_symbols}
-    return max(int(parsed.subs(values)), 0)

@@ -5,19 +5,21 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TypeAlias
 
 import torch
 from torch import FunctionSchema
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
+from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.torch_objects import has_side_effects, is_overload, overloads_of, packet_of, schema_of
 
 Target: TypeAlias = OpOverload | HigherOrderOperator | Callable[..., object]
 """What a call node of a normalised graph calls."""
@@ -55,7 +57,17 @@ class OpInfo:
     metadata_only: bool
     layout_sensitive: bool
 
-    @property
+    @cached_property
+    def name(self) -> str:
+        """The overload's name in the IR: `aten.add.Tensor`."""
+        return target_name(self.overload)
+
+    @cached_property
+    def has_results(self) -> bool:
+        """Whether it returns anything."""
+        return bool(schema_of(self.overload).returns)
+
+    @cached_property
     def positional(self) -> int:
         """Number of arguments that are passed by position."""
         return sum(not argument.keyword_only for argument in self.arguments)
@@ -64,7 +76,7 @@ class OpInfo:
 @cache
 def op_info(overload: OpOverload) -> OpInfo:
     """Facts about `overload`, from its schema and tags."""
-    schema = overload._schema
+    schema = schema_of(overload)
     arguments = tuple(
         Argument(
             a.name,
@@ -98,13 +110,7 @@ def _is_symint(argument: torch.Argument) -> bool:
 
 def _acts_outside(overload: OpOverload, schema: FunctionSchema) -> bool:
     # An operator that neither returns nor writes anything can only have been called for something else.
-    return not schema.returns or overload in _side_effects()
-
-
-def _side_effects() -> frozenset[object]:
-    from torch.fx.node import _side_effectful_functions
-
-    return frozenset(_side_effectful_functions)
+    return not schema.returns or has_side_effects(overload)
 
 
 def _is_layout_sensitive(overload: OpOverload) -> bool:
@@ -135,12 +141,11 @@ def functional_twin(overload: OpOverload) -> Twin | None:
     It is in the packet without the trailing underscore, or in the same packet for `out=` and for operators that return
     new values beside what they write.
     """
-    schema = overload._schema
+    schema = schema_of(overload)
     wanted = [(a.name, str(a.type)) for a in schema.arguments if not a.is_out]
     for packet in _twin_packets(overload):
-        for name in packet.overloads():
-            candidate = getattr(packet, name)
-            other = candidate._schema
+        for candidate in overloads_of(packet):
+            other = schema_of(candidate)
             if other.is_mutable or [(a.name, str(a.type)) for a in other.arguments] != wanted:
                 continue
             if (twin := _match_returns(schema, candidate)) is not None:
@@ -148,22 +153,23 @@ def functional_twin(overload: OpOverload) -> Twin | None:
     return None
 
 
-def _twin_packets(overload: OpOverload) -> list[torch._ops.OpOverloadPacket]:
-    name = overload._schema.name.split("::")[1]
+def _twin_packets(overload: OpOverload) -> list[OpOverloadPacket]:
+    name = schema_of(overload).name.split("::")[1]
     names = [name]
     if name.startswith("__i") and name.endswith("__"):
         names.insert(0, "__" + name[3:])
     elif name.endswith("_"):
         names.insert(0, name[:-1])
-    namespace = getattr(torch.ops, overload.namespace)
-    return [getattr(namespace, candidate) for candidate in names if hasattr(namespace, candidate)]
+    found = [packet_of(overload.namespace, candidate) for candidate in names]
+    return [packet for packet in found if packet is not None]
 
 
 def _match_returns(schema: FunctionSchema, candidate: OpOverload) -> Twin | None:
     writes = [index for index, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
     fresh = [index for index, r in enumerate(schema.returns) if r.alias_info is None]
-    count = len(candidate._schema.returns)
-    if any(r.alias_info is not None for r in candidate._schema.returns) or count != len(fresh) + len(writes):
+    returns = schema_of(candidate).returns
+    count = len(returns)
+    if any(r.alias_info is not None for r in returns) or count != len(fresh) + len(writes):
         return None
     kept = tuple(index for index, a in enumerate(schema.arguments) if not a.is_out)
     return Twin(candidate, kept, tuple(range(len(fresh))), tuple(range(len(fresh), count)))
@@ -172,18 +178,18 @@ def _match_returns(schema: FunctionSchema, candidate: OpOverload) -> Twin | None
 @cache
 def view_twin(overload: OpOverload) -> OpOverload | None:
     """The view operator that computes the window of a window-changing one (`t_` gives `t`); None if there is none."""
-    wanted = [(a.name, str(a.type)) for a in overload._schema.arguments]
+    wanted = [(a.name, str(a.type)) for a in schema_of(overload).arguments]
     for packet in _twin_packets(overload):
-        for name in packet.overloads():
-            candidate = getattr(packet, name)
-            if op_info(candidate).is_view and [(a.name, str(a.type)) for a in candidate._schema.arguments] == wanted:
+        for candidate in overloads_of(packet):
+            arguments = [(a.name, str(a.type)) for a in schema_of(candidate).arguments]
+            if op_info(candidate).is_view and arguments == wanted:
                 return candidate
     return None
 
 
 def target_name(target: Target) -> str:
     """Name of a call's target in the IR: `aten.add.Tensor`, `higher_order.cond`, `python._operator.add`."""
-    if isinstance(target, OpOverload):
+    if is_overload(target):
         return str(target)
     if isinstance(target, HigherOrderOperator):
         return f"higher_order.{target.name()}"
@@ -216,21 +222,19 @@ def check_module(module: ModuleOp) -> None:
             _check_call(op)
         elif isinstance(op, ViewOp):
             target = resolve(op.target)
-            if not isinstance(target, OpOverload) or target._schema.is_mutable:
+            if not is_overload(target) or schema_of(target).is_mutable:
                 raise VerifyException(f"@{op.target} is not a view operator")
 
 
 def _check_call(op: CallOp) -> None:
-    from vllm_ir.frontends.fx.values import operands_of_argument
-
     target = resolve(op.target)
-    if not isinstance(target, OpOverload):
+    if not is_overload(target):
         return
     info = op_info(target)
     arguments = op.arguments()
     if len(arguments) != len(info.arguments):
         raise VerifyException(f"@{op.target} takes {len(info.arguments)} arguments, {len(arguments)} are given")
-    written = {i for index in info.writes for i in operands_of_argument(arguments[index])}
+    written = set(operand_indices(arguments[index] for index in info.writes))
     stated = set(op.write_indices) | set(op.update_indices)
     if stated != written:
         raise VerifyException(f"@{op.target} writes operands {sorted(written)}, the text states {sorted(stated)}")

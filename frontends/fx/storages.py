@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import cast
 
 from torch import Tensor, fx
 from torch._ops import OpOverload
 
 from vllm_ir.frontends.fx.schemas import op_info
+from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.ops import get_op
+from vllm_ir.frontends.ops.torch_internals import storage_id
 
-
-def storage_key(tensor: Tensor) -> int:
-    """Identity of the storage; equal for tensors that share memory."""
-    return tensor.untyped_storage()._cdata
+storage_key = storage_id
+"""Identity of a tensor's storage; equal for tensors that share memory."""
 
 
 def tensors_in(value: object) -> Iterator[Tensor]:
@@ -21,10 +22,10 @@ def tensors_in(value: object) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
-        for item in value:
+        for item in cast("Sequence[object]", value):
             yield from tensors_in(item)
     elif isinstance(value, dict):
-        for item in value.values():
+        for item in cast("dict[object, object]", value).values():
             yield from tensors_in(item)
 
 
@@ -33,13 +34,14 @@ def nodes_in(argument: object) -> Iterator[fx.Node]:
     if isinstance(argument, fx.Node):
         yield argument
     elif isinstance(argument, list | tuple):
-        for item in argument:
+        for item in cast("Sequence[object]", argument):
             yield from nodes_in(item)
     elif isinstance(argument, dict):
-        for item in argument.values():
+        for item in cast("dict[object, object]", argument).values():
             yield from nodes_in(item)
     elif isinstance(argument, slice):
-        yield from nodes_in((argument.start, argument.stop, argument.step))
+        part = cast("slice[object, object, object]", argument)
+        yield from nodes_in((part.start, part.stop, part.step))
 
 
 def argument_of(node: fx.Node, position: int, name: str) -> object:
@@ -79,7 +81,7 @@ def buffer_storages(nodes: Sequence[fx.Node]) -> set[int]:
     """Keys of the storages whose values are buffers; `nodes` is a whole graph."""
     found: set[int] = set()
     for node in nodes:
-        if node.op == "call_function" and isinstance(node.target, OpOverload):
+        if node.op == "call_function" and is_overload(node.target):
             found.update(_touched(node, node.target))
     placeholders = [node for node in nodes if node.op == "placeholder"]
     found.update(_observable(placeholders, nodes[-1]))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
-import sympy
+import sympy  # pyright: ignore[reportMissingTypeStubs]  # has none
 import torch
 from torch import SymInt, Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -17,7 +17,7 @@ from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, offset_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.types import dtype_of
+from vllm_ir.frontends.fx.types import known_dtype
 
 _FUNCTIONS = {function.__name__: function for function in (CeilDiv, FloorDiv, Max, Min, Mod, PythonMod)}
 Size: TypeAlias = int | SymInt
@@ -75,7 +75,17 @@ class _FloorDivision(ast.NodeTransformer):
 def evaluate(tree: ast.Expression, symbols: Mapping[str, sympy.Symbol]) -> sympy.Expr:
     """The expression that SymPy printed; its names are `symbols` and torch's integer functions."""
     code = ast.fix_missing_locations(_FloorDivision().visit(tree))
-    return sympy.sympify(eval(compile(code, "<size>", "eval"), {"__builtins__": {}}, {**_FUNCTIONS, **symbols}))
+    value = eval(compile(code, "<size>", "eval"), {"__builtins__": {}}, {**_FUNCTIONS, **symbols})
+    return cast(sympy.Expr, sympy.sympify(value))
+
+
+def sample(expression: str) -> int:
+    """A value of a symbolic size, the same for equal expressions: each symbol gets a number of its own."""
+    if expression == "?":
+        return 6
+    parsed = cast(sympy.Expr, sympy.sympify(expression))
+    values = [(symbol, 6 + 2 * (sum(map(ord, str(symbol))) % 50)) for symbol in parsed.free_symbols]
+    return max(int(cast(sympy.Integer, parsed.subs(values))), 0)
 
 
 def example_tensor(
@@ -89,10 +99,11 @@ def example_tensor(
     Windows with the same number `shared` are in one storage, kept in `storages`. `symbols` gives the values of dynamic
     sizes; None if there are none.
     """
+
     def known(values: Sequence[int | str]) -> list[Size]:
         return [symbols.size(value) if symbols is not None else int(value) for value in values]
 
-    dtype = dtype_of(kind.element_type)
+    dtype = known_dtype(kind.element_type)
     sizes, strides = known(sizes_of(kind)), strides_of(kind)
     if strides is None:
         return torch.empty(sizes, dtype=dtype, device=device_of(kind))

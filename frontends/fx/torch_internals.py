@@ -14,7 +14,6 @@ import torch
 from torch import fx, nn
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, active_fake_mode, tracing
-from torch._ops import OpOverload
 from torch._subclasses.fake_impls import fast_detach
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
@@ -25,20 +24,19 @@ from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._thunk import Thunk
 
-SymbolicNumber = torch.SymInt | torch.SymFloat | torch.SymBool
-SYMBOLIC_TYPES = (torch.SymInt, torch.SymFloat, torch.SymBool)
-Overload = OpOverload[..., object]
+# These load nothing of torch's tracing; whoever needs no more takes them from where they are.
+from vllm_ir.frontends.fx.torch_objects import SYMBOLIC_TYPES as SYMBOLIC_TYPES
+from vllm_ir.frontends.fx.torch_objects import Overload as Overload
+from vllm_ir.frontends.fx.torch_objects import SymbolicNumber as SymbolicNumber
+from vllm_ir.frontends.fx.torch_objects import expression as expression
+from vllm_ir.frontends.fx.torch_objects import schema_of as schema_of
+from vllm_ir.frontends.ops.torch_internals import storage_id as storage_id
 
 enter_autocast = cast(Callable[..., object], torch.amp.autocast_mode._enter_autocast)
 exit_autocast = cast(Callable[..., object], torch.amp.autocast_mode._exit_autocast)
 
 
 # Symbolic numbers. None of these installs a guard.
-
-
-def expression(size: int | SymbolicNumber) -> object:
-    """The number itself, or the sympy expression of a symbolic one."""
-    return size.node.expr if isinstance(size, SYMBOLIC_TYPES) else size
 
 
 def hint(size: int | torch.SymInt) -> int | None:
@@ -62,11 +60,6 @@ def number_if_constant(number: SymbolicNumber) -> SymbolicNumber | bool | int | 
 
 
 # Fake tensors and the modes and contexts that they live in.
-
-
-def storage_id(tensor: torch.Tensor) -> int:
-    """The identity of a tensor's storage, real or fake; the Python wrapper of a storage has none of its own."""
-    return tensor.untyped_storage()._cdata
 
 
 def has_symbolic_metadata(tensor: torch.Tensor) -> bool:
@@ -152,11 +145,6 @@ def aten_overload(packet: str, overload: str) -> Overload | None:
     """`torch.ops.aten.<packet>.<overload>`, if it exists."""
     found = getattr(torch.ops.aten, packet, None)
     return getattr(found, overload) if found is not None and overload in found.overloads() else None
-
-
-def schema_of(op: Overload) -> torch.FunctionSchema:
-    """The schema of an overload."""
-    return op._schema
 
 
 def names_of(op: Overload) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.locations import is_user_file
+from vllm_ir.frontends.fx.roomy_stack import on_roomy_stack
 from vllm_ir.frontends.fx.torch_internals import (
     SYMBOLIC_TYPES,
     Overload,
@@ -70,7 +71,7 @@ def trace(
     table = {**view_copy_decompositions(), **(decompositions or {})}
     with tracing_state(mode):
         try:
-            gm = traced(run, table, list(fakes))
+            gm = on_roomy_stack(lambda: traced(run, table, list(fakes)))
         except FxImportError:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import torch
 from torch import SymBool, SymFloat, SymInt, Tensor
@@ -44,6 +44,7 @@ from vllm_ir.dialects.vllm_ir.types import (
     strides_of,
 )
 from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.torch_objects import expression, is_row_major
 
 Size: TypeAlias = int | SymInt
 
@@ -70,6 +71,9 @@ _ELEMENT_TYPES: dict[torch.dtype, Attribute] = {
     torch.complex64: ComplexType(Float32Type()),
     torch.complex128: ComplexType(Float64Type()),
 }
+NUMBER_TYPES: dict[type, Attribute] = {bool: i1, int: i64, float: f64}
+"""Types of plain numbers."""
+
 _DTYPES = {element_type: dtype for dtype, element_type in _ELEMENT_TYPES.items()}
 
 
@@ -87,9 +91,16 @@ def dtype_of(element: Attribute) -> torch.dtype | None:
     return _DTYPES.get(element)
 
 
+def known_dtype(element: Attribute) -> torch.dtype:
+    """Dtype of an element type; `FxImportError` if it is not one."""
+    if (found := dtype_of(element)) is None:
+        raise FxImportError(f"element type {element} has no dtype")
+    return found
+
+
 def symbolic(value: Size) -> int | str:
     """A size as an integer, or as the text of its expression. Never guards."""
-    return value if isinstance(value, int) else str(value.node.expr)
+    return value if isinstance(value, int) else str(expression(value))
 
 
 def _shape(sizes: Sequence[int | str]) -> ArrayAttr[IntAttr]:
@@ -97,50 +108,57 @@ def _shape(sizes: Sequence[int | str]) -> ArrayAttr[IntAttr]:
 
 
 def _is_contiguous(sizes: Sequence[int | str], tensor: Tensor) -> bool:
-    """Row-major, compared structurally where sizes are symbolic."""
     if all(isinstance(size, int) for size in sizes):
         return tensor.stride() == contiguous_strides(tensor.shape)
-    step: object = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        expression = stride.node.expr if isinstance(stride, SymInt) else stride
-        if expression != step:
-            return False
-        step = step * (size.node.expr if isinstance(size, SymInt) else max(size, 1))  # type: ignore[operator]  # sympy
-    return True
+    return is_row_major(tensor)
+
+
+def _has_symbols(tensor: Tensor) -> bool:
+    return tensor._has_symbolic_sizes_strides  # pyright: ignore[reportPrivateUsage]  # there is no public form
+
+
+def is_tensor(kind: Attribute) -> TypeGuard[TensorType[Attribute]]:
+    """Whether a type is that of a value with elements."""
+    return isinstance(kind, TensorType)
+
+
+def is_shaped(kind: Attribute) -> TypeGuard[TensorType[Attribute] | BufferType]:
+    """Whether a type is a tensor or a buffer."""
+    return isinstance(kind, TensorType | BufferType)
 
 
 class TypeCache:
     """Types of tensors, interned: building one costs ten times what finding it does."""
 
     def __init__(self) -> None:
-        self._buffers: dict[tuple[object, ...], BufferType] = {}
+        self._types: dict[tuple[object, ...], tuple[BufferType, TensorType[Attribute]]] = {}
 
     def buffer(self, tensor: Tensor) -> BufferType:
         """The window that `tensor` is."""
-        sizes = tuple(tensor.shape)
-        strides = tensor.stride()
-        offset = tensor.storage_offset()
-        if not (
-            all(type(size) is int for size in sizes)
-            and all(type(stride) is int for stride in strides)
-            and type(offset) is int
-        ):
-            sizes = tuple(symbolic(size) for size in sizes)
-            strides = tuple(symbolic(stride) for stride in strides)
-            offset = symbolic(offset)
-        key = (tensor.dtype, sizes, strides, offset, str(tensor.device))
-        if (found := self._buffers.get(key)) is None:
-            found = self._buffers[key] = self._make(tensor, sizes, strides, offset)
-        return found
+        return self._find(tensor)[0]
 
     def tensor(self, tensor: Tensor) -> TensorType[Attribute]:
         """Type of the value of `tensor`."""
-        return self.buffer(tensor).tensor
+        return self._find(tensor)[1]
 
-    def _make(
-        self, tensor: Tensor, sizes: Sequence[int | str], strides: Sequence[int | str], offset: int | str
-    ) -> BufferType:
+    def _find(self, tensor: Tensor) -> tuple[BufferType, TensorType[Attribute]]:
+        sizes = tuple(tensor.shape)
+        strides = tensor.stride()
+        offset = tensor.storage_offset()
+        if _has_symbols(tensor):
+            # Hashing a symbolic size would install a guard.
+            sizes = tuple(symbolic(size) for size in sizes)
+            strides = tuple(symbolic(stride) for stride in strides)
+            offset = symbolic(offset)
+        key = (tensor.dtype, sizes, strides, offset, tensor.device)
+        if (found := self._types.get(key)) is None:
+            buffer = self._make(tensor, sizes, strides)
+            found = self._types[key] = (buffer, buffer.tensor)
+        return found
+
+    def _make(self, tensor: Tensor, sizes: Sequence[int | str], strides: Sequence[int | str]) -> BufferType:
         static = all(isinstance(size, int) for size in sizes)
+        offset = symbolic(tensor.storage_offset())
         device = str(tensor.device)
         return BufferType(
             _shape(sizes),
@@ -192,9 +210,7 @@ def example(ir_type: Attribute, sizes: Sequence[Size] | None = None, strides: Se
 
     `sizes` and `strides` replace those of the type where it has dynamic ones; a buffer's offset is dropped.
     """
-    dtype = dtype_of(element_type_of(ir_type))
-    if dtype is None:
-        raise FxImportError(f"element type {element_type_of(ir_type)} has no dtype")
+    dtype = known_dtype(element_type_of(ir_type))
     shape = shape_of(ir_type) if sizes is None else sizes
     known = strides_of(ir_type) if strides is None else strides
     steps = known if known is not None and not any(isinstance(step, str) for step in known) else None
@@ -205,4 +221,17 @@ def example(ir_type: Attribute, sizes: Sequence[Size] | None = None, strides: Se
     )
 
 
-__all__ = ["LayoutAttr", "Size", "TypeCache", "dtype_of", "element_type", "example", "scalar_type", "static_window"]
+__all__ = [
+    "NUMBER_TYPES",
+    "LayoutAttr",
+    "Size",
+    "TypeCache",
+    "dtype_of",
+    "element_type",
+    "example",
+    "is_shaped",
+    "is_tensor",
+    "known_dtype",
+    "scalar_type",
+    "static_window",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from xdsl.dialects.builtin import DenseArrayBase
+from xdsl.dialects.builtin import DenseArrayBase, i32
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -65,7 +65,7 @@ def operation_class(op: IrOp) -> type[IRDLOperation]:
 
 def build_operation(
     op: IrOp,
-    operands: Sequence[SSAValue | None | Sequence[SSAValue]],
+    operands: Sequence[SSAValue | Sequence[SSAValue] | None],
     attributes: dict[str, Attribute],
     results: Sequence[Attribute],
     donated: Sequence[int],
@@ -82,15 +82,14 @@ def build_operation(
         properties["donated"] = index_array(donated)
     cls = operation_class(op)
     if any(isinstance(option, AttrSizedOperandSegments) for option in cls.get_irdl_definition().options):
-        from xdsl.dialects.builtin import i32
-
         properties["operandSegmentSizes"] = DenseArrayBase.from_list(i32, sizes)
     return cls.create(operands=flat, result_types=results, properties=properties)
 
 
 def operand_segments(op: Operation, ir_op: IrOp) -> list[int | bool | None]:
-    """For each parameter of `ir_op` what `op` holds of it: None for an attribute, whether there is a tensor, or how many
-    tensors a list has.
+    """What `op` holds of each parameter of `ir_op`.
+
+    None for an attribute, whether there is a tensor, or how many tensors a list has.
     """
     kinds = [str(argument.type) for argument in ir_op.schema.arguments]
     sizes = op.properties.get("operandSegmentSizes")

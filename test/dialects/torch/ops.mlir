@@ -22,7 +22,7 @@ vllm_ir.func @arguments(%x: tensor<4xf32>, %y: tensor<4xf32>, %n: i64) -> () {
   torch.call @ns.f(true, false, none, 0, -1, 9223372036854775807, -9223372036854775808, 18446744073709551615) : () -> ()
   // CHECK-NEXT: torch.call @ns.f(0.0, -0.0, 5.0e-324, 1.0e+300, 0.1234567890123456, 1.0e+16, inf, -inf, nan) : () -> ()
   torch.call @ns.f(0.0, -0.0, 5.0e-324, 1.0e300, 0.1234567890123456, 1.0e16, inf, -inf, nan) : () -> ()
-  // CHECK-NEXT: torch.call @ns.f("", "a\22b\5C", "\C3\A9\00\0A", {"\E2\82\AC" = 1})
+  // CHECK-NEXT: torch.call @ns.f("", "a\22b\\", "\C3\A9\00\0A", {"\E2\82\AC" = 1})
   torch.call @ns.f("", "a\"b\\", "é\00\n", {"€" = 1}) : () -> ()
   // CHECK-NEXT: torch.call @ns.f(bf16, dtype = f32, i1 = i1, c = complex<f32>, device = #torch.device<"cuda:0">, layout = #torch.layout<"strided">, memory_format = #torch.memory_format<"channels_last">, z = #torch.complex<1.000000e+00 : f64, -0.000000e+00 : f64>, fn = @sub) : () -> ()
   torch.call @ns.f(bf16, dtype = f32, i1 = i1, c = complex<f32>, device = #torch.device<"cuda:0">, layout = #torch.layout<"strided">, memory_format = #torch.memory_format<"channels_last">, z = #torch.complex<1.0 : f64, -0.0 : f64>, fn = @sub) : () -> ()

@@ -102,7 +102,7 @@ torch.call @ns.op(%x) updates [0] : (tensor<4xf32>) -> ()
 
 // -----
 
-// CHECK: ops_invalid.mlir:{{[0-9]+}}:27
+// CHECK: ops_invalid.mlir:{{[0-9]+}}:26
 // CHECK: a positional argument follows a keyword argument
 torch.call @ns.op(a = 1, 2) : () -> ()
 

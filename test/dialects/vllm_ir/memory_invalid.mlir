@@ -31,7 +31,8 @@ vllm_ir.write %0, %1 : tensor<4xf32>, !vllm_ir.buffer<4xf32, device = "meta">
 // -----
 
 %v = "test.op"() : () -> tensor<4xf32>
-// CHECK: Operation does not verify: {{.*}}buffer
+// CHECK: memory_invalid.mlir:36:1
+// CHECK: tensor<4xf32> should be of base attribute vllm_ir.buffer
 vllm_ir.write %v, %v : tensor<4xf32>, tensor<4xf32>
 
 // -----
@@ -61,5 +62,5 @@ vllm_ir.write %v, %v : tensor<4xf32>, tensor<4xf32>
 // -----
 
 %b = "test.op"() : () -> !vllm_ir.buffer<4xf32>
-// CHECK: Operation does not verify: result at position 0 does not verify
+// CHECK: Operation does not verify: result 'views' at position 0 does not verify
 %v = vllm_ir.view @aten.alias.default(%b) : (!vllm_ir.buffer<4xf32>) -> tensor<4xf32>

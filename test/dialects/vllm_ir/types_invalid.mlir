@@ -1,6 +1,6 @@
 // RUN: vllm-ir-opt %s --verify-diagnostics --parsing-diagnostics --split-input-file | filecheck %s
 
-// CHECK: types_invalid.mlir:5:36
+// CHECK: types_invalid.mlir:5:33
 // CHECK: sizes has 1 entries for 2 dimensions
 "test.op"() {t = !vllm_ir.buffer<?x8xf32, sizes = ["s0"]>} : () -> ()
 
