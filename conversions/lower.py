@@ -93,9 +93,7 @@ class _Lowering:
         op.detach()
         op.erase()
 
-    def _choose(
-        self, key: _Key, ir_op: IrOp, arguments: list[Argument]
-    ) -> tuple[IrOpImpl, list[tuple[str, str]]]:
+    def _choose(self, key: _Key, ir_op: IrOp, arguments: list[Argument]) -> tuple[IrOpImpl, list[tuple[str, str]]]:
         if key not in self.choices:
             self.choices[key] = ir_op.select([self._example(argument) for argument in arguments])
         return self.choices[key]
@@ -133,7 +131,7 @@ class _Lowering:
 
 
 def _inductor_table() -> Decompositions:
-    from torch._inductor.decomposition import select_decomp_table
+    from torch._inductor.decomposition import select_decomp_table  # loads Inductor
 
     return select_decomp_table()
 

@@ -17,7 +17,7 @@ from xdsl.ir import Attribute, SSAValue
 from vllm_ir.conversions.functionalize import FunctionalizePass
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import WriteOp
-from vllm_ir.dialects.vllm_ir.types import Dimensions, LayoutAttr, sizes_of
+from vllm_ir.dialects.vllm_ir.types import Dimensions, LayoutAttr
 from vllm_ir.frontends.fx.attributes import ModuleTensors
 from vllm_ir.frontends.fx.fakes import InputSource, ambient_fake_mode
 from vllm_ir.frontends.fx.importer import MAIN, import_normalized
@@ -95,12 +95,3 @@ def trace_callable(
                 if op.buffer is argument:
                     finals[index] = op.value
     return Traced(traced, tuple(finals))
-
-
-def is_dynamic(types: Sequence[Attribute]) -> bool:
-    """Whether any of these types has a symbolic size."""
-    return any(
-        not isinstance(size, int) for kind in types if is_tensor(kind) for size in sizes_of(kind)
-    )
-
-

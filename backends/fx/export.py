@@ -44,20 +44,22 @@ def export_fx(
     *,
     inputs: Sequence[object] | None = None,
     fake_mode: FakeTensorMode | None = None,
+    opaque: bool = False,
 ) -> fx.GraphModule:
     """The module as a complete FX graph.
 
     Calling it is like calling the program: mutated arguments are written, returned aliases are aliases, new tensors are
     new and have the strides of eager mode. Arguments that stand for module attributes become `get_attr` nodes on the
     attributes of `like`, taken by reference; without `like` they stay placeholders. `inputs` are fakes for the
-    arguments, in `fake_mode`; by default they are made from the argument types. Raises `VerifyException` if the module
+    arguments, in `fake_mode`; by default they are made from the argument types. With `opaque`, custom operators that write
+    become operators that Inductor cannot take apart. Raises `VerifyException` if the module
     is not valid or states other effects than the schemas of the operators that it calls.
     """
     mode = fake_mode or _mode_of(like)
     function = _checked(module)
     with collector_paused(), propagating(mode):
         fakes = example_arguments(function, mode) if inputs is None else inputs
-        return _export_function(function, mode, fakes, like, _sub_graphs(module, function, mode))
+        return _export_function(function, mode, fakes, like, _sub_graphs(module, function, mode), opaque)
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTens
         raise VerifyException(f"@{function.sym_name.data} is not functional; run functionalize first")
     with collector_paused(), propagating(fake_mode):
         root = nn.Module()
-        builder = GraphBuilder(fake_mode)
+        builder = GraphBuilder(fake_mode, opaque=True)
         exporter = FunctionExporter(function, builder, root, _sub_graphs(module, function, fake_mode))
         _placeholders(exporter, inputs)
         tail = exporter.body()
@@ -210,9 +212,10 @@ def _export_function(
     inputs: Sequence[object],
     like: nn.Module | None,
     functions: Mapping[str, fx.GraphModule],
+    opaque: bool = False,
 ) -> fx.GraphModule:
     root = nn.Module()
-    builder = GraphBuilder(mode)
+    builder = GraphBuilder(mode, opaque)
     exporter = FunctionExporter(function, builder, root, functions)
     _placeholders(exporter, inputs, like)
     tail = exporter.body()
@@ -269,5 +272,3 @@ def _get_attribute(exporter: FunctionExporter, name: str, like: nn.Module) -> fx
         else:
             owner.register_buffer(last, value)
     return exporter.builder.graph.get_attr(name)
-
-

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, fx
@@ -24,6 +25,7 @@ from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, shape_of
 from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
+from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
 from vllm_ir.frontends.fx.torch_objects import call_node, is_overload, map_nodes, rename_node
@@ -36,14 +38,18 @@ aten = torch.ops.aten
 
 
 class GraphBuilder:
-    """An FX graph under construction, whose nodes all know what they give."""
+    """An FX graph under construction, whose nodes all know what they give.
 
-    def __init__(self, mode: FakeTensorMode) -> None:
+    `opaque`: custom operators that write become operators that a compiler cannot look into.
+    """
+
+    def __init__(self, mode: FakeTensorMode, opaque: bool = False) -> None:
         self.graph = fx.Graph()
         self.mode = mode
         self.name: str | None = None
         self.trace: str | None = None
         self._parameters: set[str] = set()
+        self.opaque = opaque
 
     def placeholder(self, name: str, value: object) -> fx.Node:
         """A new parameter of the graph, called `name` if no other one is."""
@@ -75,7 +81,8 @@ class GraphBuilder:
         if self.trace is not None:
             node.meta["stack_trace"] = self.trace
         fake_args, fake_keywords = map_nodes((args, keywords), _value_of)
-        set_value(node, target(*fake_args, **fake_keywords), self.mode)
+        function = cast(Callable[..., object], target)
+        set_value(node, function(*fake_args, **fake_keywords), self.mode)
         return node
 
     def item(self, node: fx.Node, index: int) -> fx.Node:
@@ -241,10 +248,22 @@ class FunctionExporter:
         if info.layout_sensitive:
             args, kwargs = self._restride(op, args, kwargs)
         bound = {a.name: v for a, v in zip(info.arguments, [*args, *kwargs.values()], strict=True)}
-        if can_auto_functionalize(target) and _appear_once(bound, info):
+        once = _appear_once(bound, info)
+        if once and self.builder.opaque and self._opaque(op, info, target, bound):
+            return
+        if once and can_auto_functionalize(target):
             self._auto_functionalized(op, target, bound)
         else:
             self._on_copies(op, info, target, bound)
+
+    def _opaque(self, op: CallOp, info: OpInfo, target: Overload, bound: Mapping[str, object]) -> bool:
+        functional = opaque_functional(target, absent_arguments(target, bound))
+        if functional is None:
+            return False
+        names = [argument.name for argument in info.arguments]
+        keywords = {name: bound[name] for name in names[info.positional :]}
+        self._bind_results(op, self.builder.emit(functional, tuple(bound[n] for n in names[: info.positional]), keywords))
+        return True
 
     def _auto_functionalized(self, op: CallOp, target: OpOverload, bound: Mapping[str, object]) -> None:
         node = self.builder.emit(auto_functionalized, (target,), bound)
@@ -363,7 +382,12 @@ def _appear_once(bound: Mapping[str, object], info: OpInfo) -> bool:
 def _leaf_nodes(builder: GraphBuilder, node: fx.Node) -> list[fx.Node]:
     value: object = node.meta["val"]
     if is_sequence(value):
-        return [leaf for index in range(len(value)) for leaf in _leaf_nodes(builder, builder.item(node, index))]
+        return [
+            leaf
+            for index, item in enumerate(value)
+            if item is not None
+            for leaf in _leaf_nodes(builder, builder.item(node, index))
+        ]
     return [] if value is None else [node]
 
 

@@ -54,9 +54,7 @@ def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:
         return emit(aten.permute.default, (dense, inverse))
     value = tensor_of(node)
     span = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
-    memory = emit(
-        aten.full.default, ([span], 0), {"dtype": value.dtype, "device": value.device, "pin_memory": False}
-    )
+    memory = emit(aten.full.default, ([span], 0), {"dtype": value.dtype, "device": value.device, "pin_memory": False})
     if 0 in steps:
         return emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
     filled = emit(aten.as_strided_scatter.default, (memory, node, sizes, steps, 0))

@@ -120,7 +120,6 @@ class TailExporter:
                 case AllocOp():
                     self.buffers[op.buffer] = self._result(op.init)
                 case ReturnOp():
-                    self._windows()
                     self._return(op)
                 case _:
                     pass
@@ -176,6 +175,7 @@ class TailExporter:
         operands = [
             self.buffer(value) if isinstance(value.type, BufferType) else self.results[value] for value in op.operands
         ]
+        self._windows()  # behind the views, which are views of the windows that arguments have at entry
         output_node(self.builder.graph, decode(op.structure, operands, str))
 
 

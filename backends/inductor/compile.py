@@ -18,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from vllm_ir.backends.inductor.aliases import output_nodes
 from vllm_ir.backends.inductor.fresh_outputs import KeepOutputsFresh
 from vllm_ir.backends.inductor.prepare import prepare_for_inductor
-from vllm_ir.backends.inductor.settings import with_last_pass
+from vllm_ir.backends.inductor.settings import with_last_passes
+from vllm_ir.backends.inductor.written_views import CopyWrittenViews
 
 BoxedCallable = Callable[[list[object]], Sequence[object]]
 """Takes the arguments as a list, which it may empty, and returns the results."""
@@ -65,7 +66,7 @@ def compile_functional(
         options.update(static_input_idxs=list(static_inputs), **wrapper_options())
         return compile_fx_inner(gm, example_inputs, **options)
 
-    with _inference_state(fake_mode), with_last_pass(keeper):
+    with _inference_state(fake_mode), with_last_passes(CopyWrittenViews(), keeper):
         compiled = compile_fx_forward(
             core,
             inputs,

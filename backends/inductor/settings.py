@@ -28,6 +28,6 @@ def patched(patches: Mapping[str, object]) -> AbstractContextManager[None]:
     return config.patch(dict(patches))
 
 
-def with_last_pass(keeper: CustomGraphPass) -> AbstractContextManager[None]:
-    """A context manager that runs `keeper` behind the custom passes after gradients that are configured already."""
-    return config.patch({_LAST_HOOK: [*get_custom_graph_passes(getattr(config, _LAST_HOOK)), keeper]})
+def with_last_passes(*passes: CustomGraphPass) -> AbstractContextManager[None]:
+    """A context manager that runs `passes` behind the custom passes after gradients that are configured already."""
+    return config.patch({_LAST_HOOK: [*get_custom_graph_passes(getattr(config, _LAST_HOOK)), *passes]})

@@ -93,6 +93,12 @@ def current(value: SSAValue, storages: Storages, b: CallBuilder) -> SSAValue:
     return storages.windows[value].value(b) if isinstance(value.type, BufferType) else value
 
 
+def is_layout_sensitive(op: CallOp) -> bool:
+    """Whether the result of the call may depend on the strides of its operands."""
+    target = resolve(op.target) if not op.target.startswith("python.") else None
+    return isinstance(target, OpOverload) and op_info(target).layout_sensitive
+
+
 def relayout(b: CallBuilder, value: SSAValue, buffer: SSAValue) -> SSAValue:
     """`value` as an operator that looks at strides must see it: laid out as the buffer it stands for."""
     if not isinstance(buffer.type, BufferType) or value.type == buffer.type.tensor:

@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.passes import ModulePass
 
 from vllm_ir.conversions.errors import fail
-from vllm_ir.conversions.functionalize.calls import functionalize_call
+from vllm_ir.conversions.functionalize.calls import functionalize_call, is_layout_sensitive, relayout
 from vllm_ir.conversions.functionalize.donation import donate, drop_invalid_donations, refuse_donated
 from vllm_ir.conversions.functionalize.storage import Root, Storages, Window
 from vllm_ir.dialects.torch.call import CallOp
@@ -89,10 +89,13 @@ class _Functionalizer:
     def _read_operands(self, op: Operation) -> None:
         """Give an operation that only reads the values that its buffers hold."""
         donated = donated_indices(op)
+        sensitive = isinstance(op, CallOp) and is_layout_sensitive(op)
         windows: list[tuple[int, Window]] = []
         for index, operand in enumerate(op.operands):
             if isinstance(operand.type, BufferType):
                 value = self._value(op, operand)
+                if sensitive:
+                    value = relayout(self.b, value, operand)
                 if index in donated:
                     windows.append((index, self.storages.windows[operand]))
                 op.operands[index] = value

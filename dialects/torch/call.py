@@ -182,13 +182,16 @@ class CallOp(IRDLOperation):
         if len(returns) != len(self.results):
             raise VerifyException(f"returns has {len(returns)} entries for {len(self.results)} results")
         for number, (index, result) in enumerate(zip(returns, self.results, strict=True)):
-            what = f"{result_text(self, number)} of type {result.type}"
-            if isinstance(result.type, BufferType):
-                if not self._is_buffer(index):
-                    whose = "no operand" if index == -1 else f"{self._typed(index)}, which is not a buffer"
-                    raise VerifyException(f"{what} is a buffer but returned as that of {whose}")
-            elif index != -1:
-                raise VerifyException(f"{what} is no buffer but returned as that of {operand_text(self, index)}")
+            is_buffer = isinstance(result.type, BufferType)
+            if is_buffer != (index != -1) or (is_buffer and not self._is_buffer(index)):
+                raise VerifyException(self._wrong_return(number, index, is_buffer))
+
+    def _wrong_return(self, number: int, index: int, is_buffer: bool) -> str:
+        what = f"{result_text(self, number)} of type {self.results[number].type}"
+        if not is_buffer:
+            return f"{what} is no buffer but returned as that of {operand_text(self, index)}"
+        whose = "no operand" if index == -1 else f"{self._typed(index)}, which is not a buffer"
+        return f"{what} is a buffer but returned as that of {whose}"
 
     def _is_buffer(self, index: int) -> bool:
         return 0 <= index < len(self.operands) and isinstance(self.operands[index].type, BufferType)

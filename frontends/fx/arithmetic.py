@@ -9,17 +9,17 @@ import torch
 from xdsl.dialects import arith
 from xdsl.ir import Operation
 
-INTEGER_OPERATIONS: dict[Callable[..., object], type[Operation]] = {
-    operator.add: arith.AddiOp,
-    operator.sub: arith.SubiOp,
-    operator.mul: arith.MuliOp,
-    operator.floordiv: arith.FloorDivSIOp,  # pyright: ignore[reportUnknownMemberType]  # declared without types
-    torch.sym_max: arith.MaxSIOp,  # pyright: ignore[reportUnknownMemberType]  # has no types
-    torch.sym_min: arith.MinSIOp,  # pyright: ignore[reportUnknownMemberType]  # has no types
-}
-"""By function of two integers; equal results for all integers."""
-
 INTEGER_FUNCTIONS: dict[type[Operation], Callable[..., object]] = {
-    operation: function for function, operation in INTEGER_OPERATIONS.items()
+    arith.AddiOp: operator.add,
+    arith.SubiOp: operator.sub,
+    arith.MuliOp: operator.mul,
+    arith.FloorDivSIOp: operator.floordiv,  # pyright: ignore[reportUnknownMemberType]  # declared without types
+    arith.MaxSIOp: torch.sym_max,  # pyright: ignore[reportUnknownMemberType]  # has no types
+    arith.MinSIOp: torch.sym_min,  # pyright: ignore[reportUnknownMemberType]  # has no types
 }
-"""The same, by operation."""
+"""What each operation computes from two integers."""
+
+INTEGER_OPERATIONS: dict[object, type[Operation]] = {
+    function: operation for operation, function in INTEGER_FUNCTIONS.items()
+}
+"""The operation for each of these functions."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor, fx
@@ -19,8 +20,6 @@ from xdsl.dialects.builtin import (
     StringAttr,
     SymbolRefAttr,
     UnitAttr,
-    f64,
-    i1,
     i64,
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
@@ -32,24 +31,17 @@ from vllm_ir.dialects.vllm_ir.function import ALIASES, MUTATED, FuncOp, ReturnOp
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.arithmetic import INTEGER_OPERATIONS
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.interning import UNKNOWN, name_location, symbol
 from vllm_ir.frontends.fx.locations import user_location
-from vllm_ir.frontends.fx.schemas import Argument, OpInfo, op_info, target_name, view_twin
+from vllm_ir.frontends.fx.schemas import Argument, OpInfo, Target, op_info, target_name, view_twin
 from vllm_ir.frontends.fx.storages import buffer_storages, storage_key
-from vllm_ir.frontends.fx.types import TypeCache, scalar_type
-from vllm_ir.frontends.fx.values import encode, operand_reference
+from vllm_ir.frontends.fx.torch_objects import is_overload
+from vllm_ir.frontends.fx.types import NUMBER_TYPES, TypeCache, scalar_type
+from vllm_ir.frontends.fx.values import encode, is_sequence, operand_reference
 from vllm_ir.frontends.ops import IrOp, get_op
 from vllm_ir.frontends.ops.dialect import build_operation, is_tensor_type
-
-_INTEGER_OPS: dict[object, type[Operation]] = {
-    operator.add: arith.AddiOp,
-    operator.sub: arith.SubiOp,
-    operator.mul: arith.MuliOp,
-    operator.floordiv: arith.FloorDivSIOp,
-    torch.sym_max: arith.MaxSIOp,
-    torch.sym_min: arith.MinSIOp,
-}
 
 
 class GraphImporter:
@@ -67,6 +59,8 @@ class GraphImporter:
         self.block = Block()
         self.values: dict[fx.Node, object] = {}
         self.keys: dict[SSAValue, int] = {}
+        self.changed_arguments: dict[SSAValue, BlockArgument] = {}
+        """Arguments by the windows that operators such as `t_` have given them: the same tensors for the caller."""
         self.location: LocationAttr = UNKNOWN
 
     def run(self, name: str) -> FuncOp:
@@ -137,6 +131,7 @@ class GraphImporter:
     def _output(self, node: fx.Node) -> object:
         operands: list[SSAValue] = []
         structure = self.encode(node.args[0], operands)
+        operands = [self.changed_arguments.get(operand, operand) for operand in operands]
         self.add(ReturnOp.create(operands=operands, properties={"structure": structure}), node.name)
         return None
 
@@ -146,25 +141,25 @@ class GraphImporter:
         target = node.target
         if target is operator.getitem:
             return self._item(node)
-        if isinstance(target, OpOverload):
+        if is_overload(target):
             return self._call_overload(node, target)
         if isinstance(target, HigherOrderOperator):
-            from vllm_ir.frontends.fx.higher_order import import_higher_order
+            from vllm_ir.frontends.fx.higher_order import import_higher_order  # imports this module
 
             return import_higher_order(self, node, target)
         if callable(target) and scalar_type(node.meta.get("val")) is not None:
-            return self._scalar(node)
+            return self._scalar(node, target)
         raise FxImportError(f"call of {target!r} is not supported: not an operator overload")
 
     def _item(self, node: fx.Node) -> object:
         source, index = node.args
         items = self.values[source] if isinstance(source, fx.Node) else None
-        if not isinstance(items, list | tuple) or not isinstance(index, int):
+        if not is_sequence(items) or not isinstance(index, int):
             raise FxImportError(f"item {index!r} of {source} is not a result of a call")
         value = items[index]
         if isinstance(value, SSAValue):
             value.name_hint = node.name
-        return value
+        return items[index]
 
     def _call_overload(self, node: fx.Node, target: OpOverload) -> object:
         info = op_info(target)
@@ -256,7 +251,11 @@ class GraphImporter:
         value = node.meta.get("val")
         if self._viewed(operands, value) is None:
             return self._call(node, op_info(twin), trees, operands, value)
-        return self._view(node, twin, trees, operands, value)
+        result = self._view(node, twin, trees, operands, value)
+        tensor = self.changed_arguments.get(operands[0], operands[0])
+        if isinstance(result, SSAValue) and isinstance(tensor, BlockArgument):
+            self.changed_arguments[cast(SSAValue, result)] = tensor
+        return result
 
     def _high_level(self, node: fx.Node, op: IrOp, bound: list[object], donates: bool) -> object:
         operands: list[SSAValue | list[SSAValue] | None] = []
@@ -282,16 +281,18 @@ class GraphImporter:
 
     def _resolve(self, value: object) -> SSAValue | list[SSAValue] | None:
         found = self.values[value] if isinstance(value, fx.Node) else value
-        if found is None or isinstance(found, SSAValue):
-            return found
-        if isinstance(found, list | tuple):
+        if found is None:
+            return None
+        if isinstance(found, SSAValue):
+            return cast(SSAValue, found)
+        if is_sequence(found):
             items = [self._resolve(item) for item in found]
             return [item for item in items if isinstance(item, SSAValue)]
         raise FxImportError(f"{value!r} is not a tensor operand")
 
-    def _scalar(self, node: fx.Node) -> SSAValue:
+    def _scalar(self, node: fx.Node, target: Target) -> SSAValue:
         operands = [self.values[argument] if isinstance(argument, fx.Node) else argument for argument in node.args]
-        cls = _INTEGER_OPS.get(node.target)
+        cls = INTEGER_OPERATIONS.get(target)
         if cls is not None and len(operands) == 2 and all(_is_integer(operand) for operand in operands):
             left, right = (self._integer(operand) for operand in operands)
             return self.add(cls.create(operands=[left, right], result_types=[i64]), node.name).results[0]
@@ -300,13 +301,13 @@ class GraphImporter:
         op = CallOp.create(
             operands=values,
             result_types=[self._type(node.meta["val"])],
-            properties=call_properties(target_name(node.target), None, trees),  # type: ignore[arg-type]  # callable
+            properties=call_properties(target_name(target), None, trees),
         )
         return self.add(op, node.name).results[0]
 
     def _integer(self, value: object) -> SSAValue:
         if isinstance(value, SSAValue):
-            return value
+            return cast(SSAValue, value)
         if not isinstance(value, int):
             raise FxImportError(f"{value!r} is not an integer")
         return self.add(arith.ConstantOp(IntegerAttr(value, i64)), "c").results[0]
@@ -325,7 +326,7 @@ class GraphImporter:
                 for index, known in enumerate(operands):
                     if known is item:
                         return operand_reference(index)
-                operands.append(item)
+                operands.append(cast(SSAValue, item))
                 return operand_reference(len(operands) - 1)
             return item if isinstance(item, Attribute) else None
 
@@ -345,7 +346,7 @@ class GraphImporter:
             return NoneType()
         if (found := scalar_type(value)) is not None:
             return found
-        found = {bool: i1, int: i64, float: f64}.get(type(value))
+        found = NUMBER_TYPES.get(type(value))
         if found is None:
             raise FxImportError(f"a value of type {type(value).__name__} is not supported")
         return found
@@ -416,8 +417,7 @@ class GraphImporter:
         aliases: list[dict[str, Attribute]] = []
         for operand in returned.operands:
             root = root_of(operand) if isinstance(operand.type, BufferType) else None
-            is_argument = isinstance(root, BlockArgument)
-            aliases.append({ALIASES: IntegerAttr(root.index, i64)} if is_argument else {})
+            aliases.append({ALIASES: IntegerAttr(root.index, i64)} if isinstance(root, BlockArgument) else {})
         function.set_result_attributes(aliases)
         return function
 
@@ -475,7 +475,7 @@ def _memory_effects(
 
 def _leaves(value: object) -> Iterator[object]:
     if isinstance(value, list | tuple):
-        for item in value:
+        for item in cast("Sequence[object]", value):
             yield from _leaves(item)
     else:
         yield value
@@ -483,10 +483,10 @@ def _leaves(value: object) -> Iterator[object]:
 
 def _rebuild(value: object, results: Iterator[SSAValue]) -> object:
     """`value` with its leaves replaced by `results`."""
-    if isinstance(value, list | tuple):
+    if is_sequence(value):
         return [_rebuild(item, results) for item in value]
     return next(results)
 
 
 def _is_integer(value: object) -> bool:
-    return value.type == i64 if isinstance(value, SSAValue) else type(value) is int
+    return cast(SSAValue, value).type == i64 if isinstance(value, SSAValue) else type(value) is int

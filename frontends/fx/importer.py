@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def _verified(module: ModuleOp) -> ModuleOp:
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def collector_paused() -> Generator[None]:
     """Hold the cyclic garbage collector: building many small linked objects makes it scan them again and again."""
     was_enabled = gc.isenabled()
     gc.disable()

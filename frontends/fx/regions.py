@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 from xdsl.ir import Attribute
 
-from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.dialects.vllm_ir.types import BufferType, sizes_of, strides_of
 from vllm_ir.frontends.fx.types import dtype_of, static_window
 
 _EXACT_LIMIT = 1 << 22
@@ -64,8 +64,6 @@ def overlaps_itself(buffer: BufferType) -> bool:
     """Whether two indices of a window are the same element. Dynamic windows overlap only where a stride is 0."""
     window = static_window(buffer)
     if window is None:
-        from vllm_ir.dialects.vllm_ir.types import sizes_of, strides_of
-
         strides = strides_of(buffer) or ()
         return any(stride == 0 and size != 1 for size, stride in zip(sizes_of(buffer), strides, strict=False))
     if 0 in window[0] or _is_simple(buffer):

@@ -167,6 +167,8 @@ def _twin_packets(overload: OpOverload) -> list[OpOverloadPacket]:
 def _match_returns(schema: FunctionSchema, candidate: OpOverload) -> Twin | None:
     writes = [index for index, a in enumerate(schema.arguments) if a.alias_info is not None and a.alias_info.is_write]
     fresh = [index for index, r in enumerate(schema.returns) if r.alias_info is None]
+    if len({schema.arguments[index].is_out for index in writes}) > 1:
+        return None  # nothing says in which order the functional form returns the new values of both kinds
     returns = schema_of(candidate).returns
     count = len(returns)
     if any(r.alias_info is not None for r in returns) or count != len(fresh) + len(writes):

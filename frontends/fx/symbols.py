@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
-import sympy  # pyright: ignore[reportMissingTypeStubs]  # has none
+import sympy  # pyright: ignore[reportMissingTypeStubs]  # SymPy ships none
 import torch
 from torch import SymInt, Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -52,7 +52,7 @@ class Symbols:
         return {str(symbol): name for name, symbol in self._symbols.items() if str(symbol) != name}
 
     def _create(self, name: str) -> sympy.Symbol:
-        from torch._dynamo.source import ConstantSource
+        from torch._dynamo.source import ConstantSource  # loads Dynamo, which static programs do without
 
         # Examples are distinct and not small, so that nothing is specialised by coincidence.
         example = 6 + 2 * len(self._symbols)

@@ -30,3 +30,9 @@ def harness() -> ModuleType:
 def check(harness: ModuleType) -> object:
     """Compares a program in eager mode and through the IR; see `harness.check`."""
     return harness.check
+
+
+@pytest.fixture(scope="session")
+def refused(harness: ModuleType) -> object:
+    """Checks that a program is refused with one clear line; see `harness.refused`."""
+    return harness.refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
@@ -11,10 +12,12 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 from vllm_ir.backends.fx.export import export_fx, export_split
 from vllm_ir.conversions.functionalize import FunctionalizePass
+from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.importer import import_callable, import_fx
 from vllm_ir.tools.text import parse
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import PassFailedException
 
 Program = Callable[..., object]
 Inputs = Callable[[], Sequence[object]]
@@ -211,3 +214,26 @@ def compile_with_dynamo(function: Program, dynamic: bool = False) -> Program:
         return export_fx(functionalized(import_fx(gm, example_inputs)), like=gm)
 
     return torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic)
+
+
+def refused(function: Program, inputs: Inputs, *, match: str = "", eager_raises: bool | None = None) -> str:
+    """Check that a program is refused by one line that names this test file and a line in it; returns the message.
+
+    `eager_raises` says whether eager mode refuses the program as well; None leaves that open.
+    """
+    if eager_raises is not None:
+        raised = False
+        try:
+            observe(function, inputs())
+        except Exception:  # noqa: BLE001  # eager mode raises many kinds of errors
+            raised = True
+        assert raised == eager_raises, "eager mode raises" if raised else "eager mode accepts the program"
+    try:
+        graphs = list(compiled_forms(function, inputs(), text=False))
+    except (FxImportError, PassFailedException) as error:
+        message = str(error)
+        assert "\n" not in message, message
+        assert re.search(r"test_\w+\.py:\d+", message), f"no file and line: {message}"
+        assert re.search(match, message), message
+        return message
+    raise AssertionError(f"accepted, as {len(graphs)} graphs")

@@ -136,7 +136,13 @@ _SHAPES = [(3, 4), (4, 4), (2, 3, 4), (2, 3, 6, 6), (2, 2, 4, 4, 4), (5,), ()]
 
 
 def from_schema(overload: OpOverload) -> Iterator[Call]:
-    """Guesses; few of them are accepted by the operator."""
+    """Guesses; few of them are accepted by the operator.
+
+    None for operators that are internal to PyTorch: many of those trust their arguments, and corrupt memory.
+    """
+    name = overload._schema.name.removeprefix("aten::")
+    if name.startswith("_") and not name.startswith(("_foreach_", "__")):
+        return
     kinds = [(a.name, str(a.type), a.has_default_value()) for a in overload._schema.arguments]
     for shape, dtype in itertools.product(_SHAPES, (torch.float32, torch.int64, torch.bool)):
         torch.manual_seed(len(shape))

@@ -18,6 +18,7 @@ from vllm_ir.frontends.fx.schemas import functional_twin
 from xdsl.utils.exceptions import PassFailedException
 
 RIGHT = "right"
+ROUNDED = "right up to rounding"
 REFUSED = "refused"
 WRONG = "wrong"
 CRASHED = "crashed"
@@ -169,5 +170,17 @@ def _compare(example: Example, expected: object, harness: ModuleType) -> Outcome
     try:
         expected.compare(actual, str(example.overload))  # type: ignore[attr-defined]  # an Observation
     except AssertionError as error:
-        return Outcome(WRONG, str(error))
+        return Outcome(ROUNDED if _is_rounding(example, compiled) else WRONG, str(error))
     return Outcome(RIGHT)
+
+
+def _is_rounding(example: Example, compiled: Callable[..., object]) -> bool:
+    """Whether floats differ by rounding only: matrix products sum in another order when a layout is another one."""
+    with torch.no_grad():
+        mine, theirs = example.inputs(), example.inputs()
+        results = compiled(*mine), example.run(*theirs)
+    try:
+        torch.testing.assert_close((results[0], mine), (results[1], theirs), equal_nan=True)
+    except AssertionError:
+        return False
+    return True

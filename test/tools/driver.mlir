@@ -30,7 +30,9 @@
 // LOCATION: %a = torch.call @aten.neg.default(%x) : (tensor<2xf32>) -> tensor<2xf32> loc("model.py":7:3)
 
 // RUN: vllm-ir-opt %s -o %t.mlir --time-passes -p dce | filecheck %s --check-prefix TIMED
-// RUN: filecheck %s --input-file %t.mlir
+// RUN: filecheck %s --input-file %t.mlir --check-prefix FILE
+// FILE: builtin.module {
+// FILE: vllm_ir.return %a
 // TIMED-NOT: builtin.module
 // TIMED: Pass dce took
 

@@ -31,17 +31,14 @@
 
 // Diagnostics that were asked for are results, and the chunks behind them are processed.
 // RUN: vllm-ir-opt %s --split-input-file --verify-diagnostics --parsing-diagnostics | filecheck %s --check-prefix DIAGNOSTICS
-// DIAGNOSTICS: // -----
-// DIAGNOSTICS-NEXT: variance_size 9 is not in [1, 8], the last dimension of x
+// DIAGNOSTICS: variance_size 9 is not in [1, 8], the last dimension of x
 // DIAGNOSTICS: | Operation does not verify: variance_size 9
-// DIAGNOSTICS: // -----
+// DIAGNOSTICS: // {{-----}}
 // DIAGNOSTICS-NEXT: {{.*}}errors.mlir:{{[0-9]+}}:38
 // DIAGNOSTICS: strides of dimension 0 is -1, which is negative
-// DIAGNOSTICS: // -----
+// DIAGNOSTICS: // {{-----}}
 // DIAGNOSTICS-NEXT: builtin.module {
 // DIAGNOSTICS-NEXT: vllm_ir.func @good
-
-// -----
 
 vllm_ir.func @bad(%x: tensor<4x8xf16>) -> (tensor<4x8xf16>) {
   %y = vllm_ir.rms_norm %x : tensor<4x8xf16> {epsilon = 1.0e-05 : f64, variance_size = 9 : i64} -> tensor<4x8xf16> loc("model.py":12:5)

@@ -5,9 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import pytest
+import torch
+
+from vllm_ir.tools.inputs import load_module
+from vllm_ir.tools.vllm_ir_opt import main
 
 TOOL = Path(sys.executable).parent / "vllm-ir-opt"
 NORM = """\
@@ -52,30 +58,35 @@ def example_inputs():
 """
 
 
-def run(*arguments: object, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [TOOL, *map(str, arguments)],
-        cwd=cwd,
-        env=os.environ | environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
+def run(*arguments: object) -> tuple[int, str, str]:
+    """Exit status, output and errors of the tool; in this process, which has PyTorch loaded already."""
+    written, errors = StringIO(), StringIO()
+    with redirect_stdout(written), redirect_stderr(errors):
+        status = main([str(argument) for argument in arguments])
+    return status, written.getvalue(), errors.getvalue()
+
+
+def run_process(*arguments: object, **environment: str) -> tuple[int, str, str]:
+    """The same of a process of its own, as a user starts it."""
+    command = [TOOL, *map(str, arguments)]
+    result = subprocess.run(
+        command, env=os.environ | environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
+    return result.returncode, result.stdout, result.stderr
 
 
-def output(*arguments: object, cwd: Path | None = None) -> str:
-    result = run(*arguments, cwd=cwd)
-    assert (result.returncode, result.stderr) == (0, "")
-    return result.stdout
+def output(*arguments: object) -> str:
+    status, written, errors = run(*arguments)
+    assert (status, errors) == (0, "")
+    return written
 
 
-def error(*arguments: object, cwd: Path | None = None) -> str:
+def error(*arguments: object, of=run) -> str:
     """The error line of a run that must fail: one line, exit status 1, no output."""
-    result = run(*arguments, cwd=cwd)
-    assert (result.returncode, result.stdout) == (1, "")
-    assert result.stderr.count("\n") == 1, result.stderr
-    return result.stderr.removesuffix("\n")
+    status, written, errors = of(*arguments)
+    assert (status, written) == (1, "")
+    assert errors.count("\n") == 1, errors
+    return errors.removesuffix("\n")
 
 
 @pytest.fixture(name="program")
@@ -113,7 +124,8 @@ def test_only_the_passes_that_are_asked_for_are_loaded():
 
 
 def test_help_names_passes_pipelines_and_options():
-    text = output("--help")
+    status, text, errors = run_process("--help")
+    assert (status, errors) == (0, "")
     for word in ("functionalize", "vllm-ir-functional", "mlir, fx", "--ir-op-priority.OP", "file.py:callable"):
         assert word in text
 
@@ -122,39 +134,38 @@ def test_help_names_passes_pipelines_and_options():
 
 
 def test_function_of_a_python_file(program: Path):
-    text = output("program.py:step", cwd=program.parent)
+    text = output(f"{program}:step")
     assert "torch.call @aten.add_.Tensor(%x, %y, alpha = 1) reads(%x) writes(%x)" in text
     assert output(write(program.parent / "step.mlir", text)) == text
 
 
 def test_module_of_a_python_file(program: Path):
-    assert 'vllm_ir.resource = "weight"' in output("program.py:model", cwd=program.parent)
+    assert 'vllm_ir.resource = "weight"' in output(f"{program}:model")
 
 
 def test_a_python_file_may_import_its_neighbours(program: Path, tmp_path: Path):
-    (tmp_path / "main.py").write_text("from program import example_inputs, step as other")
-    assert "@aten.add_.Tensor" in output(tmp_path / "main.py:other", cwd=Path("/"))
+    program.rename(tmp_path / "neighbour.py")
+    path = write(tmp_path / "importer.py", "from neighbour import example_inputs, step as other")
+    assert "@aten.add_.Tensor" in output(f"{path}:other")
 
 
 def test_exported_program(program: Path, tmp_path: Path):
-    save = (
-        "import torch, program\n"
-        "torch.export.save(torch.export.export(program.model, program.example_inputs()), 'model.pt2')"
-    )
-    subprocess.run([sys.executable, "-c", save], cwd=tmp_path, check=True)
-    assert 'vllm_ir.resource = "weight"' in output("model.pt2", cwd=tmp_path)
+    source = load_module(str(program))
+    path = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(source.model, source.example_inputs()), path)
+    assert 'vllm_ir.resource = "weight"' in output(path)
 
 
 def test_the_fx_target_is_python_code(program: Path):
-    code = output("program.py:step", "-t", "fx", cwd=program.parent)
+    code = output(f"{program}:step", "-t", "fx")
     assert "torch.ops.aten.add_.Tensor(x, y" in code
     compile(code, "graph", "exec")
 
 
 def test_named_pipelines_mix_with_passes(program: Path):
-    text = output("program.py:step", "-p", "vllm-ir-functional,dce", cwd=program.parent)
+    text = output(f"{program}:step", "-p", "vllm-ir-functional,dce")
     assert "vllm_ir.func functional @main" in text
-    assert output("program.py:step", "-p", "functionalize,dce", cwd=program.parent) == text
+    assert output(f"{program}:step", "-p", "functionalize,dce") == text
 
 
 # Errors
@@ -168,7 +179,9 @@ def write(path: Path, text: str | bytes) -> Path:
 @pytest.mark.parametrize("content", [b"", b"hello", b"PK\x03\x04"], ids=["empty", "text", "truncated"])
 def test_a_file_that_is_no_exported_program(content: bytes, tmp_path: Path):
     path = write(tmp_path / "model.pt2", content)
-    assert error(path).startswith(f"{path}: error: not a program saved by torch.export: ")
+    assert error(path, of=run_process if content else run).startswith(
+        f"{path}: error: not a program saved by torch.export: "
+    )
 
 
 def test_a_missing_exported_program(tmp_path: Path):
@@ -271,10 +284,10 @@ def test_the_input_may_be_the_output(tmp_path: Path):
 @pytest.mark.parametrize("by", ["option", "environment"])
 def test_tracebacks_on_request(by: str, tmp_path: Path):
     path = write(tmp_path / "a.mlir", "broken")
-    result = run(path, "--debug") if by == "option" else run(path, VLLM_IR_DEBUG="1")
-    assert result.returncode == 1
-    assert result.stderr.startswith("Traceback")
-    assert result.stderr.splitlines()[-1].startswith(f"{path}:1:1: error: ")
+    status, _, errors = run(path, "--debug") if by == "option" else run_process(path, VLLM_IR_DEBUG="1")
+    assert status == 1
+    assert errors.startswith("Traceback")
+    assert errors.splitlines()[-1].startswith(f"{path}:1:7: error: Operation broken is not registered")
 
 
 def test_operators_of_a_loaded_file_are_known(tmp_path: Path):
@@ -289,5 +302,5 @@ def test_operators_of_a_loaded_file_are_known(tmp_path: Path):
         '  %y = "vllm_ir.twice"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n'
         "  vllm_ir.return %y : tensor<4xf32>\n}",
     )
-    assert "unregistered operation vllm_ir.twice" in error(path)
+    assert error(path).endswith(":2:23: error: Operation vllm_ir.twice is not registered")
     assert '"vllm_ir.twice"(%x)' in output(path, "--load", tmp_path / "mine.py")

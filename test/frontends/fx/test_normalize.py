@@ -110,7 +110,7 @@ def check_storages(n: Normalized, *inputs: object) -> None:
         reals = [v for v in reals if isinstance(v, tuple)]
         for fake, (tensor, size, stride) in zip(fakes, reals, strict=True):
             # Strides of dimensions of size one mean nothing, and fakes have others than real tensors.
-            strides = [(f, r) for f, r, n in zip(fake.stride(), stride, size) if n > 1]
+            strides = [(f, r) for f, r, n in zip(fake.stride(), stride, size, strict=True) if n > 1]
             assert (fake.dtype, fake.size()) == (tensor.dtype, size), node
             assert all(f == r for f, r in strides), node
             assert fake.storage_offset() == tensor.storage_offset(), node
@@ -208,11 +208,13 @@ def view_copies(x, y):
     strided = torch.as_strided_copy(x, (3, 2), (1, 2), 1)
     rows = torch.unbind_copy(x)
     x.zero_()
-    return (strided, rows, torch.split_copy(y, 2), torch.transpose_copy(x, 0, 1), torch.view_copy(y, (2, 3))) + (
+    others = (
+        torch.transpose_copy(x, 0, 1),
+        torch.view_copy(y, (2, 3)),
         torch.alias_copy(y),
         torch.narrow_copy(y, 0, 1, 2),
-        torch.slice_scatter(x, x[:2] + 1, 0, 0, 2),
     )
+    return strided, rows, torch.split_copy(y, 2), others, torch.slice_scatter(x, x[:2] + 1, 0, 0, 2)
 
 
 def modules(x, y):
@@ -316,7 +318,7 @@ def test_dynamo_symbols_are_kept_and_no_guard_is_added():
         assert (len(shape_env.guards), dict(shape_env.replacements), len(shape_env.deferred_runtime_asserts)) == before
         for mine, meta in zip(n.inputs, metas, strict=True):
             assert isinstance(meta, torch.SymInt) == isinstance(mine, torch.SymInt)
-            sizes = [(mine, meta)] if isinstance(meta, torch.SymInt) else list(zip(mine.size(), meta.size()))
+            sizes = [(mine, meta)] if isinstance(meta, torch.SymInt) else zip(mine.size(), meta.size(), strict=True)
             assert all(a.node.expr is b.node.expr for a, b in sizes)
         seen.append(n)
         return gm.forward
@@ -655,7 +657,7 @@ def test_meta_from_after_the_graph_is_refused():
     gm = graph_of(build)
     with torch._subclasses.FakeTensorMode():
         gm.graph.find_nodes(op="placeholder")[0].meta["example_value"] = torch.empty(6, 4)
-    with pytest.raises(FxImportError, match="the shape or strides of input `x`.*pass example_inputs"):
+    with pytest.raises(FxImportError, match=r"the shape or strides of input `x`.*pass example_inputs"):
         normalize(gm)
     assert normalize(gm, [torch.empty(4, 6)]).inputs[0].size() == (4, 6)
 
