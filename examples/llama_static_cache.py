@@ -50,11 +50,11 @@ WARM_UP = 2
 # place, should another order of summation add up against us everywhere.
 TOLERANCE = 1e-5
 _LEVELS = {
-    "fx": "FX nodes",
+    "fx": "graph nodes (ATen)",
     "import": "ops at buffer level",
     "functionalize": "ops at tensor level",
     "lower": "ops after lower",
-    "export": "exported FX nodes",
+    "export": "exported graph nodes",
 }
 
 
@@ -108,11 +108,11 @@ def _directory(name: str) -> Path:
 def _run(options: argparse.Namespace, size: Size, step: Step, prompt: Tensor, directory: Path) -> int:
     console = Console()
     console.print(
-        f"Llama: {size.layers} layers of width {size.hidden}, {PROMPT_LENGTH} prompt tokens, {options.steps} steps, "
-        f"float32, {torch.get_num_threads()} threads, torch {torch.__version__}"
+        f"Llama, {size.layers} layers of width {size.hidden}, float32; {PROMPT_LENGTH} prompt tokens, "
+        f"{options.steps} steps; {torch.get_num_threads()} threads"
     )
     baseline = [] if options.no_inductor else ["inductor"]
-    if "inductor" in (*baseline, options.backend) or options.backend == "vllm_ir":
+    if baseline or options.backend == "vllm_ir":
         with _progress("starting Inductor"), fresh_cache():
             torch.compile(lambda x: x + 1)(prompt)
     candidates = [_first_run(name, size, step, prompt, options.steps) for name in ("eager", *baseline, options.backend)]
@@ -203,7 +203,6 @@ def _graph_table(backend: str) -> Table:
     def row(name: str, values: Iterable[object]) -> None:
         table.add_row(name, *map(str, values))
 
-    row("graph nodes", (report.nodes for report in reports))
     row("mutated arguments", (len(report.mutated) for report in reports))
     for stage in last.op_counts:
         row(_LEVELS.get(stage, f"after {stage}: ops"), (report.op_counts[stage] for report in reports))
@@ -226,7 +225,7 @@ def _speed_table(candidates: Sequence[Candidate]) -> Table:
 
 
 def _text_table(comparisons: Sequence[Comparison]) -> Table:
-    table = _table("Run again from text", "", "lines", "largest difference", "limit", "")
+    table = _table("Run again from text", "", "lines", "difference", "limit", "")
     for c in comparisons:
         table.add_row(c.name, str(c.lines), f"{c.difference:.2g}", f"{c.limit:.2g}", "ok" if c.passed else "FAILED")
     return table

@@ -1,19 +1,19 @@
 """The backends of `torch.compile`: `vllm_ir`, through Inductor, and `vllm_ir_eager`, which runs the exported graph."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, fx
-from torch._dynamo.convert_frame import compile_lock
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdsl.dialects.builtin import ModuleOp
 
 from vllm_ir.backends.fx.export import SplitGraph, export_split
-from vllm_ir.backends.inductor.compile import BoxedCallable, compile_functional, decompositions
-from vllm_ir.backends.inductor.settings import effective_patches, patched
+from vllm_ir.backends.inductor.compile import compile_functional
+from vllm_ir.backends.inductor.settings import effective_patches
+from vllm_ir.backends.inductor.torch_internals import BoxedCallable, decompositions, patched
 from vllm_ir.frontends.fx.attributes import graph_tensors
 from vllm_ir.frontends.fx.normalize import Normalized
 from vllm_ir.tools.gradients import compile_with_gradients
@@ -25,8 +25,9 @@ from vllm_ir.tools.lowering import (
     written_arguments,
 )
 from vllm_ir.tools.options import CompileOptions, parse_options
-from vllm_ir.tools.overlap import Arrangement, ArrangementCheck, CheckedCall, has_addresses
+from vllm_ir.tools.overlap import Arrangement, ArrangementCheck, CheckedCall, can_overlap
 from vllm_ir.tools.reports import CompileReport, phase, record_copies, recording
+from vllm_ir.tools.torch_internals import autocast_enabled, compile_lock, switches_gradients_on, without_autocast
 
 Compiled = Callable[..., object]
 
@@ -75,9 +76,9 @@ def _compile(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptio
 
 
 @contextmanager
-def _compiling(options: CompileOptions, inductor: bool) -> Iterator[None]:
+def _compiling(options: CompileOptions, inductor: bool) -> Generator[None]:
     """One compilation at a time, as in Dynamo, under Inductor's configuration: tracing depends on it too."""
-    with compile_lock:
+    with compile_lock():
         if not inductor:
             yield
             return
@@ -90,16 +91,8 @@ def _needs_autograd(gm: fx.GraphModule, inputs: Sequence[object]) -> bool:
     tensors = [value for value in (*inputs, *graph_tensors(gm).tensors) if isinstance(value, Tensor)]
     if any(map(is_traceable_wrapper_subclass, tensors)):
         return True
-    return _enables_gradients(gm) and any(tensor.requires_grad for tensor in tensors)
-
-
-def _enables_gradients(gm: fx.GraphModule) -> bool:
-    if torch.is_grad_enabled():
-        return True
-    switch = torch._C._set_grad_enabled
-    return any(
-        node.target is switch and node.args[0] for node in gm.graph.find_nodes(op="call_function", target=switch)
-    )
+    gradients = torch.is_grad_enabled() or switches_gradients_on(gm)
+    return gradients and any(tensor.requires_grad for tensor in tensors)
 
 
 @dataclass(frozen=True)
@@ -132,9 +125,9 @@ def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions
             call = _through_inductor(normalized, module, report, _static_inputs(gm))
         else:
             call = _as_exported(normalized, module, report)
-    if torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu"):
+    if autocast_enabled():
         # The graph holds the casts. Autocast would add them again, also where the program has switched it off.
-        call = _without_autocast(call)
+        call = without_autocast(call)
     written = frozenset(written_arguments(module))
     return _Artifact(call, normalized.attributes, written, overlapping_arguments(module))
 
@@ -143,7 +136,7 @@ def _checked(
     artifact: _Artifact, gm: fx.GraphModule, arguments: Sequence[object], options: CompileOptions, inductor: bool
 ) -> Compiled:
     """Compare addresses at each call; compile once more for arguments that lie differently in memory."""
-    if sum(isinstance(value, Tensor) for value in arguments) < 2 or not has_addresses(arguments):
+    if not can_overlap(arguments):
         return artifact.call
     count = len(arguments) - len(artifact.attributes)
 
@@ -163,18 +156,10 @@ def _attribute_getter(gm: fx.GraphModule, names: Sequence[str]) -> Callable[[], 
     return (lambda: get(gm)) if len(names) > 1 else (lambda: (get(gm),))
 
 
-def _without_autocast(call: Compiled) -> Compiled:
-    def run(*arguments: object) -> object:
-        with torch._C._DisableAutocast():
-            return call(*arguments)
-
-    return run
-
-
 def _as_exported(normalized: Normalized, module: ModuleOp, report: CompileReport) -> Compiled:
     with phase(report, "export"):
         exported = export_complete(normalized, module)
-    _record_export(report, exported.graph)
+    record_copies(report, exported.graph)
     return exported.forward
 
 
@@ -183,15 +168,10 @@ def _through_inductor(
 ) -> Compiled:
     with phase(report, "export"):
         exported = export_split(module, normalized.inputs, normalized.fake_mode)
-    _record_export(report, exported.core.graph)
+    record_copies(report, exported.core.graph)
     with phase(report, "backend"):
         compiled = compile_functional(exported.core, normalized.inputs, normalized.fake_mode, static_inputs)
     return _with_epilogue(compiled, exported)
-
-
-def _record_export(report: CompileReport, graph: fx.Graph) -> None:
-    report.op_counts["export"] = len(graph.nodes)
-    record_copies(report, graph)
 
 
 def _static_inputs(gm: fx.GraphModule) -> list[int]:
@@ -213,5 +193,5 @@ def _with_epilogue(compiled: BoxedCallable, exported: SplitGraph) -> Compiled:
     if len(positions) == 1:
         (position,) = positions
         return lambda *arguments: finish(arguments[position], *compiled(list(arguments)))
-    pick = operator.itemgetter(*positions)
+    pick = cast("Callable[[Sequence[object]], Sequence[object]]", operator.itemgetter(*positions))
     return lambda *arguments: finish(*pick(arguments), *compiled(list(arguments)))

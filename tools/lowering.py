@@ -43,12 +43,15 @@ def lower_graph(
     return normalized, module
 
 
-def export_complete(normalized: Normalized, module: ModuleOp, like: fx.GraphModule | None = None) -> fx.GraphModule:
+def export_complete(
+    normalized: Normalized, module: ModuleOp, like: fx.GraphModule | None = None, *, inductor: bool = False
+) -> fx.GraphModule:
     """The module as one graph, with the values and symbols of the normalised graph.
 
-    Module attributes are taken from `like`; without it they are trailing placeholders.
+    Module attributes are taken from `like`; without it they are trailing placeholders. For Inductor, operators that
+    write take a form which it leaves alone.
     """
-    return export_fx(module, like, inputs=normalized.inputs, fake_mode=normalized.fake_mode)
+    return export_fx(module, like, inputs=normalized.inputs, fake_mode=normalized.fake_mode, opaque=inductor)
 
 
 def written_arguments(module: ModuleOp) -> list[int]:

@@ -6,12 +6,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
-from torch import _TorchCompileInductorWrapper
-from torch._inductor import config as inductor_config
-
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig
 from vllm_ir.frontends.ops.registry import ops
 from vllm_ir.tools.pipelines import expand
+from vllm_ir.tools.torch_internals import inductor_patches, is_inductor_option
 
 DEFAULT_PASSES = "functionalize,lower"
 
@@ -31,7 +29,7 @@ class CompileOptions:
     """Providers by op, on top of those in force when a graph is compiled."""
     passes: str = DEFAULT_PASSES
     """The pass pipeline between import and export."""
-    inductor: Mapping[str, object] = field(default_factory=dict)
+    inductor: Mapping[str, object] = field(default_factory=lambda: {})
     """Configuration patches for Inductor, the `mode` included."""
 
     def apply_priorities(self) -> AbstractContextManager[None]:
@@ -64,7 +62,7 @@ def parse_options(mode: str | None, options: Mapping[str, object] | None) -> Com
     """
     given = dict(options or {})
     own = {name: given.pop(name) for name in _OWN if name in given}
-    unknown = [name for name in given if name.replace("-", "_") not in inductor_config._config]
+    unknown = [name for name in given if not is_inductor_option(name)]
     if unknown:
         known = "; ".join(f"{name} ({meaning})" for name, meaning in _OWN.items())
         raise ValueError(
@@ -74,7 +72,7 @@ def parse_options(mode: str | None, options: Mapping[str, object] | None) -> Com
     return CompileOptions(
         priorities=_priorities(own.get("ir_op_priority", {})),
         passes=_passes(own.get("passes", DEFAULT_PASSES)),
-        inductor=_inductor_patches(mode, given),
+        inductor=inductor_patches(mode, given),
     )
 
 
@@ -91,8 +89,3 @@ def _passes(value: object) -> str:
         raise TypeError(f"option passes must be {_OWN['passes']}, got {value!r}")
     expand(value)
     return value
-
-
-def _inductor_patches(mode: str | None, options: dict[str, object]) -> Mapping[str, object]:
-    # torch's own wrapper resolves modes and checks types; `dynamic` plays no part in either.
-    return _TorchCompileInductorWrapper(mode, options, dynamic=None).config

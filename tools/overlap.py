@@ -15,10 +15,9 @@ from operator import itemgetter
 from typing import cast
 
 from torch import Tensor
-from torch._dynamo import config as dynamo_config
-from torch._subclasses.fake_tensor import FakeTensor
 
 from vllm_ir.frontends.ops.memory import may_overlap
+from vllm_ir.tools.torch_internals import has_address, recompile_limit
 
 Compiled = Callable[..., object]
 
@@ -62,7 +61,8 @@ def _distances(arguments: Sequence[object], group: Sequence[int]) -> tuple[tuple
 
 def overlapping_pairs(arguments: Sequence[object]) -> Iterator[tuple[int, int]]:
     """Positions of tensors that may have a byte in common, in the order of their addresses."""
-    ranges = sorted((v.data_ptr(), v.data_ptr() + _extent(v), i) for i, v in enumerate(arguments) if _occupies(v))
+    tensors = ((i, value) for i, value in enumerate(arguments) if isinstance(value, Tensor) and value.numel() > 0)
+    ranges = sorted((tensor.data_ptr(), tensor.data_ptr() + _extent(tensor), i) for i, tensor in tensors)
     active: list[tuple[int, int]] = []
     for start, end, position in ranges:
         active = [(other_end, other) for other_end, other in active if other_end > start]
@@ -82,14 +82,10 @@ def overlapping_groups(arguments: Sequence[object]) -> list[list[int]]:
     return [sorted(group) for group in groups]
 
 
-def has_addresses(arguments: Sequence[object]) -> bool:
-    """Whether all tensors among the arguments are real, so that their addresses mean something."""
+def can_overlap(arguments: Sequence[object]) -> bool:
+    """Whether there are two tensors among the arguments, all of them real, so that their addresses mean something."""
     tensors = [value for value in arguments if isinstance(value, Tensor)]
-    return not any(isinstance(tensor, FakeTensor) or tensor.is_meta for tensor in tensors)
-
-
-def _occupies(value: object) -> bool:
-    return isinstance(value, Tensor) and value.numel() > 0
+    return len(tensors) > 1 and all(map(has_address, tensors))
 
 
 def _extent(tensor: Tensor) -> int:
@@ -193,10 +189,10 @@ class CheckedCall:
     def _other(self, arguments: Sequence[object]) -> Compiled:
         key = _signature(arguments)
         with self._lock:
-            if key not in self._others and len(self._others) < dynamo_config.recompile_limit:
+            if key not in self._others and len(self._others) < recompile_limit():
                 self._others[key] = self._compile_for(arguments)
         if key not in self._others:
-            _logger.warning("arguments overlap in more than %d ways: running uncompiled", dynamo_config.recompile_limit)
+            _logger.warning("arguments overlap in more than %d ways: running uncompiled", recompile_limit())
         return self._others.get(key, self._uncompiled)
 
 

@@ -5,21 +5,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import cast
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
+from torch.utils._pytree import tree_leaves
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
 from vllm_ir.conversions.lower import REJECTED, SELECTED
 from vllm_ir.frontends.fx.locations import user_location
+from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, schema_of
 
+OPAQUE_NAMESPACE = "vllm_ir_functional"
+"""Namespace of the functional forms of writing operators that are exported for Inductor."""
 _CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
 
 
@@ -69,7 +73,7 @@ def clear_compile_reports() -> None:
 
 
 @contextmanager
-def recording(backend: str, kind: str) -> Iterator[CompileReport]:
+def recording(backend: str, kind: str) -> Generator[CompileReport]:
     """A new report, which is published when the block ends without an error."""
     report = CompileReport(next(_ids), backend, kind)
     yield report
@@ -78,7 +82,7 @@ def recording(backend: str, kind: str) -> Iterator[CompileReport]:
 
 
 @contextmanager
-def phase(report: CompileReport, name: str) -> Iterator[None]:
+def phase(report: CompileReport, name: str) -> Generator[None]:
     """Time one phase of a compilation; see `record_phase`."""
     start = time.perf_counter()
     yield
@@ -134,29 +138,31 @@ def _text(attribute: Attribute) -> str:
 
 
 def record_copies(report: CompileReport, graph: fx.Graph) -> None:
-    """Fill in the copies that an exported graph makes."""
+    """Fill in the copies that an exported graph makes, and the size of the graph."""
+    report.op_counts["export"] = len(graph.nodes)
     for node in graph.nodes:
         if node.target in _CLONES:
             report.copies.append((str(node.target), _location(node), "clone in the exported graph"))
         elif node.target in (auto_functionalized, auto_functionalized_v2):
-            op = cast("torch._ops.OpOverload", node.args[0])
-            for name, number in _mutated_tensors(node, op).items():
+            op = cast(Overload, node.args[0])
+            for name, number in _written_tensors(node, op).items():
                 reason = f"functional call: argument {name!r} is written on a copy"
                 report.copies.extend([(str(op), _location(node), reason)] * number)
+        elif is_overload(node.target) and node.target.namespace == OPAQUE_NAMESPACE:
+            # Its results are the new values of what it writes, and those of its own, if it has any.
+            number = sum(isinstance(leaf, Tensor) for leaf in tree_leaves(node.meta.get("val")))
+            report.copies.extend([(str(node.target), _location(node), "functional call: writes a copy")] * number)
 
 
-def _mutated_tensors(node: fx.Node, op: torch._ops.OpOverload) -> dict[str, int]:
+def _written_tensors(node: fx.Node, op: Overload) -> dict[str, int]:
     """How many tensors each written argument of a functional call brings."""
-    bases = cast("list[object]", node.kwargs.get("_all_bases", []))
+    bases = cast("Sequence[object]", node.kwargs.get("_all_bases", ()))
     if bases:
         return {"_all_bases": len(bases)}
-    numbers: dict[str, int] = {}
-    for argument in op._schema.arguments:
-        if argument.is_write:
-            value = node.kwargs.get(argument.name)
-            tensors = cast("list[object]", value) if isinstance(value, list | tuple) else [value]
-            numbers[argument.name] = sum(tensor is not None for tensor in tensors)
-    return numbers
+    values = {
+        argument.name: node.kwargs.get(argument.name) for argument in schema_of(op).arguments if argument.is_write
+    }
+    return {name: sum(leaf is not None for leaf in tree_leaves(value)) for name, value in values.items()}
 
 
 def _location(node: fx.Node) -> str:

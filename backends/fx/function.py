@@ -16,14 +16,14 @@ from xdsl.dialects.builtin import FileLineColLoc, NameLoc, NoneType
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.backends.fx.layout import tensor_of, with_strides
+from vllm_ir.backends.fx.layout import has_strides, tensor_of, with_strides
 from vllm_ir.backends.fx.metas import number, set_value
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.torch.constant import ConstantOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp, root_of, written_buffers
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
-from vllm_ir.dialects.vllm_ir.types import BufferType, shape_of
+from vllm_ir.dialects.vllm_ir.types import BufferType, element_type_of, shape_of
 from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
 from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
@@ -199,7 +199,25 @@ class FunctionExporter:
         if op.target.startswith("python."):
             self.values[op.results[0]] = self._scalar(target, args)
             return
+        if is_overload(target) and op_info(target).is_view and self._refuses_layout(op, target, args, kwargs):
+            args, kwargs = self._restride(op, args, kwargs)
         self._bind_results(op, self.builder.emit(target, args, kwargs))
+
+    def _refuses_layout(
+        self, op: CallOp | ViewOp, target: Overload, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> bool:
+        """Whether a view that eager takes is not possible of the layout that the value happens to have here."""
+        kind, node = op.operands[0].type, self.values.get(op.operands[0])
+        if isinstance(kind, BufferType) or not isinstance(node, fx.Node) or has_strides(tensor_of(node), kind):
+            return False
+        if element_type_of(op.results[0].type) != element_type_of(kind):
+            return True
+        fake_args, fake_keywords = map_nodes((args, dict(kwargs)), _value_of)
+        try:
+            target(*fake_args, **fake_keywords)
+        except (RuntimeError, ValueError):
+            return True
+        return False
 
     def _restride(
         self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]

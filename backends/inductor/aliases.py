@@ -4,15 +4,16 @@ import operator
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-import torch
 from torch import fx
-from torch._inductor.fx_passes.post_grad import get_node_storage
+
+from vllm_ir.backends.inductor.torch_internals import storage_of
+from vllm_ir.frontends.fx.torch_objects import is_overload, schema_of
 
 
 def output_nodes(graph: fx.Graph) -> Sequence[object]:
     """What a graph with a flat output returns, in order."""
     (returned,) = graph.output_node().args
-    return cast("Sequence[object]", returned) if isinstance(returned, list | tuple) else (returned,)
+    return returned if isinstance(returned, list | tuple) else (returned,)
 
 
 def memory_root(node: fx.Node) -> fx.Node:
@@ -33,19 +34,20 @@ def _shared_operand(node: fx.Node) -> fx.Node | None:
     if node.target is operator.getitem:
         # Pieces of `split` lead to what was split; the results of other operators have memory of their own.
         return _shared_operand(cast(fx.Node, node.args[0]))
-    if isinstance(node.target, torch._ops.OpOverload):
-        for argument in _aliased_arguments(node, node.target._schema):
-            return argument
-    storage = get_node_storage(node)
+    for operand in _aliased_operands(node):
+        return operand
+    storage = storage_of(node)
     for operand in node.all_input_nodes:
-        if storage is not None and get_node_storage(operand) == storage:
+        if storage is not None and storage_of(operand) == storage:
             return operand
     return None
 
 
-def _aliased_arguments(node: fx.Node, schema: torch.FunctionSchema) -> Iterator[fx.Node]:
+def _aliased_operands(node: fx.Node) -> Iterator[fx.Node]:
+    if not is_overload(node.target):
+        return
     # `split` and `unbind` annotate only the argument (`Tensor(a -> *)`), so the results' annotations do not decide.
-    for position, argument in enumerate(schema.arguments):
+    for position, argument in enumerate(schema_of(node.target).arguments):
         if argument.alias_info is None:
             continue
         value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)

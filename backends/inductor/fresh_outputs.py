@@ -5,14 +5,16 @@ own tensor back; where it is another output, two results would share memory. Bot
 """
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import fx
 from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_files
-from torch._inductor.virtualized import V
+from torch.fx.node import Argument
 
 from vllm_ir.backends.inductor import aliases
 from vllm_ir.backends.inductor.aliases import memory_root, output_nodes
+from vllm_ir.backends.inductor.torch_internals import current_fake_mode
 
 _MARK = "vllm_ir_sharing"
 
@@ -40,17 +42,22 @@ class KeepOutputsFresh(CustomGraphPass):
         if output.meta.get(_MARK) != self.sharing:
             return
         taken: dict[fx.Node, str] = {node: node.name for node in graph.find_nodes(op="placeholder")}
-        returned = list(output_nodes(graph))
-        for index, (node, promised) in enumerate(zip(returned, self.sharing, strict=True)):
+        for index, (node, promised) in enumerate(zip(output_nodes(graph), self.sharing, strict=True)):
             if not isinstance(node, fx.Node) or promised is None or not _is_tensor(node):
                 continue
             if taken.setdefault(memory_root(node), promised) != promised:
-                returned[index] = _clone(graph, node)
-        output.args = (tuple(returned),)
+                _replace_output(output, index, _clone(graph, node))
 
     def uuid(self) -> object:
         """What cached artifacts of this pass depend on: its code, and what it promises."""
         return get_hash_for_files((__file__, aliases.__file__)), self.sharing
+
+
+def _replace_output(output: fx.Node, index: int, node: fx.Node) -> None:
+    (returned,) = output.args
+    items = list(cast("Sequence[Argument]", returned))
+    items[index] = node
+    output.args = (tuple(items),)
 
 
 def _is_tensor(node: fx.Node) -> bool:
@@ -60,6 +67,6 @@ def _is_tensor(node: fx.Node) -> bool:
 def _clone(graph: fx.Graph, node: fx.Node) -> fx.Node:
     with graph.inserting_before(graph.output_node()):
         clone = graph.call_function(torch.ops.aten.clone.default, (node,))
-    with V.fake_mode:
+    with current_fake_mode():
         clone.meta["val"] = torch.ops.aten.clone.default(node.meta["val"])
     return clone

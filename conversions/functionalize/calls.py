@@ -6,18 +6,27 @@ from collections.abc import Sequence
 
 import torch
 from torch._ops import OpOverload
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, TensorType
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.donation import refuse_donated
-from vllm_ir.conversions.functionalize.overlap import check_operands
+from vllm_ir.conversions.functionalize.overlap import check_operands, merge_operands
 from vllm_ir.conversions.functionalize.storage import Storages, Window
 from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
-from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, element_type_of, shape_of, sizes_of
+from vllm_ir.dialects.vllm_ir.types import (
+    BufferType,
+    contiguous_strides,
+    device_of,
+    element_type_of,
+    shape_of,
+    sizes_of,
+    strides_of,
+)
 from vllm_ir.frontends.fx.build import CallBuilder, python_argument
+from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.inference import infer_types
 from vllm_ir.frontends.fx.schemas import OpInfo, Twin, functional_twin, op_info, resolve
 from vllm_ir.frontends.fx.types import dtype_of
@@ -35,20 +44,14 @@ def functionalize_call(op: CallOp, storages: Storages, b: CallBuilder) -> None:
         if isinstance(operand.type, BufferType):
             refuse_donated(op, storages.windows[operand], operand)
     check_operands(op, info, storages)
-    twin = functional_twin(overload)
+    merge_operands(op, storages)
     if overload is aten.copy_.default:
         _copy(op, storages, b)
-    elif twin is not None:
-        _call_twin(op, info, twin, storages, b)
-    else:
+    elif not _call_twin(op, info, storages, b):
         _call_with_updates(op, info, storages, b)
-    for result, index in zip(op.results, _returns(op), strict=True):
+    for result, index in zip(op.results, op.return_indices, strict=True):
         if index >= 0:
             storages.add_alias(result, op.operands[index])
-
-
-def _returns(op: CallOp) -> Sequence[int]:
-    return [-1] * len(op.results) if op.returns is None else op.returns.get_values()
 
 
 def _copy(op: CallOp, storages: Storages, b: CallBuilder) -> None:
@@ -93,9 +96,9 @@ def current(value: SSAValue, storages: Storages, b: CallBuilder) -> SSAValue:
     return storages.windows[value].value(b) if isinstance(value.type, BufferType) else value
 
 
-def is_layout_sensitive(op: CallOp) -> bool:
-    """Whether the result of the call may depend on the strides of its operands."""
-    target = resolve(op.target) if not op.target.startswith("python.") else None
+def is_layout_sensitive(op: Operation) -> bool:
+    """Whether what an operation computes may depend on the strides of its operands."""
+    target = resolve(op.target) if isinstance(op, CallOp) and not op.target.startswith("python.") else None
     return isinstance(target, OpOverload) and op_info(target).layout_sensitive
 
 
@@ -112,56 +115,98 @@ def _written(op: CallOp, info: OpInfo) -> list[int]:
     return [index for position in info.writes for index in operand_indices([arguments[position]])]
 
 
-def _call_twin(op: CallOp, info: OpInfo, twin: Twin, storages: Storages, b: CallBuilder) -> None:
-    trees = op.arguments()
-    values: dict[int, SSAValue] = {}
-    for index in operand_indices(trees[position] for position in twin.arguments):
-        if index not in values:
-            values[index] = current(op.operands[index], storages, b)
-    operands = [values.get(index, operand) for index, operand in enumerate(op.operands)]
-    arguments = [python_argument(trees[position], operands) for position in twin.arguments]
+def _read(operand: SSAValue, info: OpInfo, storages: Storages, b: CallBuilder) -> SSAValue:
+    """What an operand holds now, in the layout that the operator expects."""
+    value = current(operand, storages, b)
+    return relayout(b, value, operand) if info.layout_sensitive else value
+
+
+def _fresh(op: CallOp) -> list[OpResult]:
+    """Results that are new tensors."""
+    return [result for result, index in zip(op.results, op.return_indices, strict=True) if index < 0]
+
+
+def _call_twin(op: CallOp, info: OpInfo, storages: Storages, b: CallBuilder) -> bool:
+    """Call the functional form of the operator; False if there is none that does the same with these operands."""
+    twin = functional_twin(info.overload)
     written = _written(op, info)
     windows = [storages.windows[op.operands[index]] for index in written]
-    fresh = [result for result, index in zip(op.results, _returns(op), strict=True) if index < 0]
+    if twin is None or _depends_on_order(op, info) or (info.random and not all(map(_is_row_major, windows))):
+        return False
+    trees = op.arguments()
     kept = [trees[position] for position in twin.arguments]
+    used = set(operand_indices(kept))
+    operands = [
+        _read(operand, info, storages, b) if index in used else operand for index, operand in enumerate(op.operands)
+    ]
+    fresh = _fresh(op)
     expected = [result.type for result in fresh] + [window.type.tensor for window in windows]
-    types = _result_types(op, expected, infer_types(twin.overload, kept, operands))
-    call = b.call(twin.overload, arguments, types)
+    types = _result_types(twin, kept, operands, expected)
+    if types is None:
+        return False
+    call = b.call(twin.overload, [python_argument(tree, operands) for tree in kept], types)
     for old, new in zip(fresh, call.results, strict=False):
         old.replace_all_uses_with(new)
-    _assign(op, windows, call.results[len(fresh) :], b)
+    for window, value in zip(windows, call.results[len(fresh) :], strict=True):
+        if isinstance(value.type, TensorType):
+            window.assign(b, cast(b, value, window.type.element_type))
+    return True
 
 
-def _result_types(op: CallOp, expected: Sequence[Attribute], inferred: Sequence[Attribute]) -> list[Attribute]:
-    """The types that the twin gives: like those that the writing call has, but perhaps of a promoted element type."""
+def _is_row_major(window: Window) -> bool:
+    """Whether random numbers fill the window in the order in which they fill a new tensor."""
+    return strides_of(window.type) in (None, contiguous_strides(shape_of(window.type)))
+
+
+def _depends_on_order(op: CallOp, info: OpInfo) -> bool:
+    """Whether the operator may read, or write once more, what it has written before.
+
+    Operators on single tensors read all before they write; those on lists go from item to item.
+    """
+    written: dict[int, int] = {}
+    others: list[tuple[int, int]] = []
+    for position, tree in enumerate(op.arguments()):
+        for place, index in enumerate(operand_indices([tree])):
+            if position not in info.writes:
+                others.append((index, place if isinstance(tree, ArrayAttr) else -1))
+            elif index in written:
+                return True
+            else:
+                written[index] = place
+    in_lists = any(isinstance(op.arguments()[position], ArrayAttr) for position in info.writes)
+    return in_lists and any(index in written and place != written[index] for index, place in others)
+
+
+def _result_types(
+    twin: Twin, arguments: Sequence[Attribute], operands: Sequence[SSAValue], expected: Sequence[Attribute]
+) -> list[Attribute] | None:
+    """The types that the twin gives: those of the writing call, but perhaps of a promoted element type.
+
+    None if its results are others, or not known from types alone.
+    """
+    try:
+        inferred = infer_types(twin.overload, arguments, operands)
+    except FxImportError:
+        return None
     if len(inferred) != len(expected):
-        fail(op, f"its functional form gives {len(inferred)} results instead of {len(expected)}")
+        return None
     types: list[Attribute] = []
     for want, got in zip(expected, inferred, strict=True):
         if not isinstance(want, TensorType) or not isinstance(got, TensorType):
             types.append(want)
             continue
         if DYNAMIC_INDEX not in want.get_shape() and want.get_shape() != got.get_shape():
-            fail(op, f"the result has shape {got.get_shape()}, the destination {want.get_shape()}")
+            return None
         types.append(TensorType(got.element_type, want.shape, want.encoding))
     return types
 
 
-def _assign(op: CallOp, windows: Sequence[Window], values: Sequence[SSAValue], b: CallBuilder) -> None:
-    for window, value in zip(windows, values, strict=True):
-        if isinstance(value.type, TensorType):
-            window.assign(b, cast(b, value, window.type.element_type))
-
-
 def _call_with_updates(op: CallOp, info: OpInfo, storages: Storages, b: CallBuilder) -> None:
     """The call itself, as if on copies of what it writes."""
-    operands = [
-        relayout(b, current(operand, storages, b), operand) if info.layout_sensitive else current(operand, storages, b)
-        for operand in op.operands
-    ]
-    written = _written(op, info)
+    operands = [_read(operand, info, storages, b) for operand in op.operands]
+    written = list(dict.fromkeys(_written(op, info)))
     windows = [storages.windows[op.operands[index]] for index in written]
-    fresh = [result for result, index in zip(op.results, _returns(op), strict=True) if index < 0]
+    fresh = _fresh(op)
     properties = {
         name: value for name, value in op.properties.items() if name not in ("reads", "writes", "returns", "updates")
     }

@@ -68,7 +68,7 @@ class _Functionalizer:
                 self.storages.add_view(op)
                 self.dead.append(op)
             case ReadOp():
-                op.result.replace_all_uses_with(self._value(op, op.buffer))
+                self._read(op)
                 self.dead.append(op)
             case WriteOp():
                 self.storages.windows[op.buffer].assign(self.b, op.value)
@@ -86,10 +86,17 @@ class _Functionalizer:
         refuse_donated(op, window, buffer)
         return window.value(self.b)
 
+    def _read(self, op: ReadOp) -> None:
+        value = self._value(op, op.buffer)
+        for use in list(op.result.uses):
+            user = use.operation
+            exact = isinstance(user, ReturnOp) or is_layout_sensitive(user)
+            user.operands[use.index] = relayout(self.b, value, op.buffer) if exact else value
+
     def _read_operands(self, op: Operation) -> None:
         """Give an operation that only reads the values that its buffers hold."""
         donated = donated_indices(op)
-        sensitive = isinstance(op, CallOp) and is_layout_sensitive(op)
+        sensitive = is_layout_sensitive(op)
         windows: list[tuple[int, Window]] = []
         for index, operand in enumerate(op.operands):
             if isinstance(operand.type, BufferType):
@@ -112,7 +119,7 @@ class _Functionalizer:
                 window = self.storages.windows[operand]
                 refuse_donated(returned, window, operand)
                 if not window.root.is_argument and shared[window.root] == 1:
-                    tensors[index] = window.value(self.b)
+                    tensors[index] = relayout(self.b, window.value(self.b), operand)
         for root in self.storages.roots:
             if root.is_argument and root.changed and not root.donations and root.current is not None:
                 self.b.add(WriteOp.create(operands=[root.current, root.buffer]))

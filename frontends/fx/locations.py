@@ -34,6 +34,7 @@ def parse_location(stack_trace: str) -> tuple[str, int] | None:
     return (frames[-1][0], int(frames[-1][1])) if frames else None
 
 
+@functools.lru_cache(maxsize=4096)
 def is_user_file(file: str) -> bool:
     """Whether a source file is part of the program being traced, rather than of what traces it."""
     if file.startswith((_TORCH, _THIS_PACKAGE, "<")):

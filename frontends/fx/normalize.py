@@ -96,7 +96,8 @@ def trace_normalized(
     """
     attributes = [InputSource(name, t, True, None) for name, t in zip(tensors.names, tensors.tensors, strict=True)]
     mode = select_fake_mode([*sources, *attributes])
-    fakes = fresh_fakes(mode, [*sources, *attributes])
+    with torch.inference_mode(False):  # as the trace: ordinary tensors
+        fakes = fresh_fakes(mode, [*sources, *attributes])
     names = [source.name for source in sources]
     result = trace(
         function,

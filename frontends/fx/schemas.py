@@ -15,6 +15,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.dialects.torch.arguments import operand_indices
+from vllm_ir.dialects.messages import OperationVerifyError
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
@@ -114,7 +115,15 @@ def _acts_outside(overload: OpOverload, schema: FunctionSchema) -> bool:
 
 
 def _is_layout_sensitive(overload: OpOverload) -> bool:
-    """Whether the result may depend on the strides of operands: what PyTorch ships is not, unless tagged so."""
+    """Whether the result may depend on the strides of operands.
+
+    Of what PyTorch ships, only operators that are tagged so, that are given positions in memory (`as_strided`), or that
+    draw random numbers, which fill tensors in the order of their memory.
+    """
+    if torch.Tag.nondeterministic_seeded in overload.tags:
+        return True
+    if any(argument.name == "storage_offset" for argument in schema_of(overload).arguments):
+        return True
     if {torch.Tag.needs_exact_strides, torch.Tag.needs_fixed_stride_order} & set(overload.tags):
         return True
     return overload.namespace not in ("aten", "prims", "vllm_ir") and torch.Tag.flexible_layout not in overload.tags
@@ -223,33 +232,54 @@ def check_module(module: ModuleOp) -> None:
         if isinstance(op, CallOp) and op.target not in functions:
             _check_call(op)
         elif isinstance(op, ViewOp):
-            target = resolve(op.target)
-            if not is_overload(target) or schema_of(target).is_mutable:
-                raise VerifyException(f"@{op.target} is not a view operator")
+            target = _resolved(op)
+            if not is_overload(target) or not _gives_views(target):
+                raise OperationVerifyError(op, f"@{op.target} is not a view operator")
+
+
+def _resolved(op: CallOp | ViewOp) -> Target:
+    try:
+        return resolve(op.target)
+    except VerifyException as error:
+        raise OperationVerifyError(op, str(error)) from None
+
+
+def _gives_views(overload: OpOverload) -> bool:
+    """Whether results are in the memory of an argument; `_unsafe_view` is, and its schema keeps it a secret."""
+    schema = schema_of(overload)
+    wildcard = any(a.alias_info is not None and "*" in a.alias_info.after_set for a in schema.arguments)
+    declared = wildcard or any(r.alias_info is not None for r in schema.returns)
+    return not schema.is_mutable and (declared or overload is torch.ops.aten._unsafe_view.default)
 
 
 def _check_call(op: CallOp) -> None:
-    target = resolve(op.target)
+    target = _resolved(op)
     if not is_overload(target):
         return
     info = op_info(target)
     arguments = op.arguments()
     if len(arguments) != len(info.arguments):
-        raise VerifyException(f"@{op.target} takes {len(info.arguments)} arguments, {len(arguments)} are given")
+        raise OperationVerifyError(
+            op, f"@{op.target} takes {len(info.arguments)} arguments, {len(arguments)} are given"
+        )
     written = set(operand_indices(arguments[index] for index in info.writes))
     stated = set(op.write_indices) | set(op.update_indices)
     if stated != written:
-        raise VerifyException(f"@{op.target} writes operands {sorted(written)}, the text states {sorted(stated)}")
+        raise OperationVerifyError(
+            op, f"@{op.target} writes operands {sorted(written)}, the text states {sorted(stated)}"
+        )
     buffers = {i for i, operand in enumerate(op.operands) if isinstance(operand.type, BufferType)}
     reads = set(op.reads.get_values()) if op.reads is not None else set[int]()
     if not info.metadata_only and (missing := buffers - reads - written):
-        raise VerifyException(f"@{op.target} reads operands {sorted(missing)}, which the text does not state")
+        raise OperationVerifyError(op, f"@{op.target} reads operands {sorted(missing)}, which the text does not state")
     for name, actual, claimed in (
         ("random", info.random, op.random is not None),
         ("external", info.external, op.external is not None),
     ):
         if actual != claimed:
-            raise VerifyException(f"@{op.target} is {'' if actual else 'not '}{name}, the text states otherwise")
+            raise OperationVerifyError(
+                op, f"@{op.target} is {'' if actual else 'not '}{name}, the text states otherwise"
+            )
 
 
 __all__ = ["OpInfo", "Twin", "check_module", "functional_twin", "op_info", "resolve", "view_twin"]

@@ -17,7 +17,6 @@ from xdsl.dialects.builtin import (
     SymbolRefAttr,
     f64,
     i1,
-    i64,
 )
 from xdsl.ir import Attribute, TypeAttribute
 
@@ -32,6 +31,7 @@ from vllm_ir.dialects.torch.arguments import (
     NoneArgumentAttr,
     OperandAttr,
     TupleAttr,
+    integer_argument,
 )
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.schemas import target_name
@@ -52,7 +52,9 @@ def operand_reference(index: int) -> OperandAttr:
 def integer(value: int) -> IntegerAttr:
     """A Python integer, interned if small."""
     if (found := _INTEGERS.get(value)) is None:
-        found = IntegerAttr(value, i64)
+        found = integer_argument(value)
+        if found is None:
+            raise FxImportError(f"integer {value} does not fit in 64 bits")
         if -1024 <= value <= 65536:
             _INTEGERS[value] = found
     return found

@@ -9,7 +9,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from vllm_ir.backends.inductor.compile import compile_functional
-from vllm_ir.backends.inductor.settings import effective_patches, patched
+from vllm_ir.backends.inductor.settings import effective_patches
+from vllm_ir.backends.inductor.torch_internals import patched
 
 aten = torch.ops.aten
 
@@ -32,7 +33,14 @@ def address(tensor: torch.Tensor) -> int:
 def test_results_stay_fresh_and_apart():
     def program(x: torch.Tensor, y: torch.Tensor):
         total = x + y
-        return aten.clone(x), x * torch.ones(3, 4), y + torch.zeros(3, 4), total, aten.clone(total), total - torch.zeros(3, 4)
+        return (
+            aten.clone(x),
+            x * torch.ones(3, 4),
+            y + torch.zeros(3, 4),
+            total,
+            aten.clone(total),
+            total - torch.zeros(3, 4),
+        )
 
     x, y = torch.randn(3, 4), torch.randn(3, 4)
     results = compiled(program, x, y)([x, y])

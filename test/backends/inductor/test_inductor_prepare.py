@@ -7,8 +7,8 @@ from torch._inductor import config
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from vllm_ir.backends.inductor.compile import decompositions
 from vllm_ir.backends.inductor.prepare import prepare_for_inductor
+from vllm_ir.backends.inductor.torch_internals import decompositions
 
 aten = torch.ops.aten
 
@@ -81,3 +81,17 @@ def test_only_low_precision_operators_are_marked_for_rounding(rounds: bool):
     marked = {node.target: node.meta.get("low_precision_pointwise_barrier") for node in gm.graph.nodes}
     assert marked[aten.mul.Tensor] is (True if rounds else None)
     assert marked[aten.add.Tensor] is None
+
+
+def test_arguments_with_their_defaults_are_left_out_and_others_stay():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    expanded = graph.call_function(aten.expand.default, (x, [3, 4]), {"implicit": False})
+    added = graph.call_function(aten.add.Tensor, (expanded, x), {"alpha": True})
+    graph.output((graph.call_function(aten.sum.dim_IntList, (added, [1], False), {"dtype": None}),))
+    gm = fx.GraphModule({}, graph)
+    prepare_for_inductor(gm, {}, FakeTensorMode())
+    calls = {node.target: (node.args[1:], node.kwargs) for node in gm.graph.nodes if node.op == "call_function"}
+    assert calls[aten.expand.default] == (([3, 4],), {})
+    assert calls[aten.add.Tensor] == ((x,), {"alpha": True})
+    assert calls[aten.sum.dim_IntList] == (([1],), {})

@@ -133,6 +133,14 @@ def test_nodes_know_the_users_lines():
     assert user_location(softmax) == (__file__, first + 2)
 
 
+def test_capturing_inside_inference_mode():
+    with torch.inference_mode():
+        n = capture_callable(lambda x: x.mul_(2).t_(), torch.ones(3, 2))
+    x = torch.ones(3, 2)
+    assert run(n, nn.Module(), x) is x
+    assert torch.equal(x, torch.full((2, 3), 2.0))
+
+
 def test_data_dependent_sizes():
     n = capture_callable(lambda x: x[x > 0] * 2, torch.tensor([1.0, -1.0, 2.0]))
     assert torch.equal(run(n, nn.Module(), torch.tensor([3.0, 4.0, -1.0])), torch.tensor([6.0, 8.0]))

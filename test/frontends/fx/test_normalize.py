@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
+
 from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.locations import user_location
@@ -701,21 +702,22 @@ def test_autocast_is_left_as_it_was_after_an_error():
 @pytest.mark.parametrize(
     ("examples", "message"),
     [
-        (None, "input `x` has neither an example nor"),
-        ([torch.ones(2), 1], "the graph has 1 inputs, but 2 examples were given"),
-        ([torch.ones(2).to_sparse()], "input `x` has the layout torch.sparse_coo"),
-        ([torch.ones(2, dtype=torch.complex64).conj()], "input `x` is a lazy conjugate"),
-        ([torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8)], "input `x` is quantized"),
-        ([torch.masked.masked_tensor(torch.ones(2), torch.ones(2, dtype=torch.bool))], "subclass MaskedTensor"),
+        (lambda: None, "input `x` has neither an example nor"),
+        (lambda: [torch.ones(2), 1], "the graph has 1 inputs, but 2 examples were given"),
+        (lambda: [torch.ones(2).to_sparse()], "input `x` has the layout torch.sparse_coo"),
+        (lambda: [torch.ones(2, dtype=torch.complex64).conj()], "input `x` is a lazy conjugate"),
+        (lambda: [torch.quantize_per_tensor(torch.ones(2), 1.0, 0, torch.qint8)], "input `x` is quantized"),
+        (lambda: [torch.masked.masked_tensor(torch.ones(2), torch.ones(2, dtype=torch.bool))], "subclass MaskedTensor"),
     ],
     ids=["none", "count", "sparse", "conj", "quantized", "subclass"],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_inputs_that_are_refused(examples, message):
     with pytest.raises(FxImportError, match=message):
-        normalize(graph_of(lambda g: g.placeholder("x")), examples)
+        normalize(graph_of(lambda g: g.placeholder("x")), examples())
 
 
+@pytest.mark.filterwarnings("ignore:Failed to fetch module")
 def test_missing_attribute_is_named():
     gm = graph_of(lambda g: g.placeholder("x"))
     with gm.graph.inserting_before(gm.graph.output_node()), pytest.warns(UserWarning, match="reference"):
@@ -727,6 +729,7 @@ def test_missing_attribute_is_named():
 # Whole models.
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_decoder_with_static_cache(dynamic):
     transformers = pytest.importorskip("transformers")
