@@ -38,10 +38,11 @@ STAGES = ("normalize", "import", "verify", "functionalize", "lower", "export", "
 class Measurement:
     """Seconds of CPU time of each stage, the least of all repetitions."""
 
-    nodes: int
+    nodes: int = 0
     seconds: dict[str, float] = field(default_factory=lambda: {})
-    profiler: cProfile.Profile = field(default_factory=cProfile.Profile)
     profiled: str | None = None
+    """A stage to profile."""
+    profiler: cProfile.Profile = field(default_factory=cProfile.Profile)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -81,19 +82,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeat", type=int, default=3, help="the fastest of so many runs counts (3)")
     parser.add_argument("--profile", choices=STAGES, help="also profile this stage of the deepest model")
     options = parser.parse_args(arguments)
-    measurements: list[Measurement] = []
-    for layers in sorted(options.layers):
-        measurement = Measurement(0)
-        graph = decode_graph(layers)
+    layers = sorted(options.layers)
+    graphs = [decode_graph(count) for count in layers]
+    measurements = [Measurement() for _ in layers]
+    for count, graph, measurement in zip(layers, graphs, measurements, strict=True):
         for _ in range(options.repeat):
             measure(graph, measurement)
-        measurements.append(measurement)
-        print(f"{layers} layers measured", file=sys.stderr, flush=True)
-    Console(width=96).print(_table(sorted(options.layers), measurements))
+        print(f"{count} layers measured", file=sys.stderr, flush=True)
+    Console(width=96).print(_table(layers, measurements))
     if options.profile is not None:
-        measurement.profiled = options.profile
-        measure(graph, measurement)
-        pstats.Stats(measurement.profiler).sort_stats("tottime").print_stats(30)
+        profile = Measurement(profiled=options.profile)
+        measure(graphs[-1], profile)
+        pstats.Stats(profile.profiler).sort_stats("tottime").print_stats(30)
     return 0
 
 

@@ -12,6 +12,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded: the weights are ran
 import torch
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
+from transformers.cache_utils import StaticLayer
+
+HEADS, KV_HEADS = 8, 4
 
 Step = Callable[[Tensor, StaticCache], Tensor]
 """Token ids `(1, n)` and a cache, which it writes, to logits `(1, n, vocabulary)`."""
@@ -27,13 +30,13 @@ class Size:
     cache_length: int = 64
 
     def config(self) -> LlamaConfig:
-        """Eight query heads and four key and value heads per layer."""
+        """The configuration for transformers."""
         return LlamaConfig(
             num_hidden_layers=self.layers,
             hidden_size=self.hidden,
             intermediate_size=self.hidden * 11 // 4,
-            num_attention_heads=8,
-            num_key_value_heads=4,
+            num_attention_heads=HEADS,
+            num_key_value_heads=KV_HEADS,
             vocab_size=self.vocabulary,
             max_position_embeddings=self.cache_length,
         )
@@ -47,15 +50,19 @@ def make_model(size: Size) -> LlamaForCausalLM:
 
 def make_cache(size: Size) -> StaticCache:
     """An empty cache whose tensors exist already, so that compiled code need not make them."""
-    config = size.config()
-    cache = StaticCache(config=config, max_cache_len=size.cache_length)
-    cache.early_initialization(1, config.num_key_value_heads, config.head_dim, torch.float32, torch.device("cpu"))
+    cache = StaticCache(config=size.config(), max_cache_len=size.cache_length)
+    cache.early_initialization(1, KV_HEADS, size.hidden // HEADS, torch.float32, torch.device("cpu"))
     return cache
 
 
 def cache_tensors(cache: StaticCache) -> list[Tensor]:
     """Everything that a step writes: keys, values and the number of cached tokens of each layer."""
-    return [tensor for layer in cache.layers for tensor in (layer.keys, layer.values, layer.cumulative_length)]
+    tensors = [tensor for layer in _layers(cache) for tensor in (layer.keys, layer.values, layer.cumulative_length)]
+    return [tensor for tensor in tensors if tensor is not None]
+
+
+def _layers(cache: StaticCache) -> list[StaticLayer]:
+    return [layer for layer in cache.layers if isinstance(layer, StaticLayer)]  # Llama has no others
 
 
 def make_step(model: LlamaForCausalLM) -> Step:
@@ -78,7 +85,7 @@ class DecodeStep(nn.Module):
     def forward(self, ids: Tensor, tensors: list[Tensor]) -> Tensor:
         """Logits of the token `ids`, shape `(1, 1)`; the tensors are written."""
         cache = StaticCache(config=self.model.config, max_cache_len=self.size.cache_length)
-        for index, layer in enumerate(cache.layers):
+        for index, layer in enumerate(_layers(cache)):
             layer.keys, layer.values, layer.cumulative_length = tensors[3 * index : 3 * index + 3]
             layer.device = ids.device
             layer.is_initialized = True

@@ -51,9 +51,9 @@ def export_fx(
     Calling it is like calling the program: mutated arguments are written, returned aliases are aliases, new tensors are
     new and have the strides of eager mode. Arguments that stand for module attributes become `get_attr` nodes on the
     attributes of `like`, taken by reference; without `like` they stay placeholders. `inputs` are fakes for the
-    arguments, in `fake_mode`; by default they are made from the argument types. With `opaque`, custom operators that write
-    become operators that Inductor cannot take apart. Raises `VerifyException` if the module
-    is not valid or states other effects than the schemas of the operators that it calls.
+    arguments, in `fake_mode`; by default they are made from the argument types. With `opaque`, custom operators that
+    write become operators that Inductor cannot take apart. Raises `VerifyException` if the module is not valid or
+    states other effects than the schemas of the operators that it calls.
     """
     mode = fake_mode or _mode_of(like)
     function = _checked(module)

@@ -28,7 +28,7 @@ from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
 from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
-from vllm_ir.frontends.fx.torch_objects import call_node, is_overload, map_nodes, rename_node
+from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node
 from vllm_ir.frontends.fx.types import known_dtype
 from vllm_ir.frontends.fx.values import decode, is_sequence
 from vllm_ir.frontends.ops import ops
@@ -279,8 +279,9 @@ class FunctionExporter:
         if functional is None:
             return False
         names = [argument.name for argument in info.arguments]
+        positional = tuple(bound[name] for name in names[: info.positional])
         keywords = {name: bound[name] for name in names[info.positional :]}
-        self._bind_results(op, self.builder.emit(functional, tuple(bound[n] for n in names[: info.positional]), keywords))
+        self._bind_results(op, self.builder.emit(functional, positional, keywords))
         return True
 
     def _auto_functionalized(self, op: CallOp, target: OpOverload, bound: Mapping[str, object]) -> None:

@@ -19,7 +19,7 @@ from vllm_ir.conversions.functionalize.calls import functionalize_call, is_layou
 from vllm_ir.conversions.functionalize.donation import donate, drop_invalid_donations, refuse_donated
 from vllm_ir.conversions.functionalize.storage import Root, Storages, Window
 from vllm_ir.dialects.torch.call import CallOp
-from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, FuncOp, ReturnOp
+from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
@@ -171,7 +171,10 @@ class _Functionalizer:
 
     def _update_signature(self) -> None:
         """Arguments are mutated only if they are written, donated if they were given away."""
-        written = {root.buffer for root in self.storages.roots if root.changed and not root.donations}
+        changed = [root for root in self.storages.roots if root.changed and not root.donations]
+        written = {root.buffer for root in changed}
+        # Memory that several arguments share is written through the first of them.
+        targets = {root_of(root.buffer) for root in changed}
         donated = {root.buffer for root in self.storages.roots if root.donations}
         attributes: list[dict[str, Attribute]] = []
         for index, argument in enumerate(self.function.block.args):
@@ -179,6 +182,8 @@ class _Functionalizer:
             window = self.storages.windows.get(argument)
             if window is not None and window.root.buffer not in written:
                 entry.pop(MUTATED, None)
+            if argument in targets:
+                entry[MUTATED] = UnitAttr()
             if window is not None and window.root.buffer in donated:
                 entry[DONATED] = UnitAttr()
             attributes.append(entry)

@@ -1,65 +1,102 @@
-"""Operands of one call that share memory: what eager refuses is refused."""
+"""Operands of one call that share memory: what eager refuses is refused, and equal windows become one operand."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
-from xdsl.ir import SSAValue
+from torch import Tensor
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr, TensorType
+from xdsl.ir import Attribute, SSAValue
 
 from vllm_ir.conversions.errors import fail
-from vllm_ir.conversions.functionalize.storage import Storages
-from vllm_ir.dialects.torch.call import CallOp
-from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.conversions.functionalize.storage import Root, Storages
+from vllm_ir.dialects.torch.arguments import map_operands, operand_indices
+from vllm_ir.dialects.torch.call import CallOp, index_array
+from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, offset_of, shape_of, strides_of
 from vllm_ir.frontends.fx.regions import extent, may_overlap, overlaps_itself
 from vllm_ir.frontends.fx.schemas import OpInfo
-from vllm_ir.frontends.fx.types import static_window
+from vllm_ir.frontends.fx.types import dtype_of, static_window
+from vllm_ir.frontends.fx.values import decode, operand_reference
+
+_PROBE_BYTES = 1 << 24
+"""Memory that asking eager may take."""
+
+_REFUSAL = "a single memory location"
+"""What every message of PyTorch's about overlapping operands says (ATen/MemoryOverlap.cpp)."""
 
 
 def check_operands(op: CallOp, info: OpInfo, storages: Storages) -> None:
     """Stop where a written operand overlaps itself, or another operand in a way that makes the result undefined."""
+    written = set(op.write_indices)
+    shared = False
     for index in op.write_indices:
-        written = op.operands[index]
-        kind = written.type
-        if not isinstance(kind, BufferType):
-            continue
-        if overlaps_itself(kind):
+        kind = op.operands[index].type
+        if isinstance(kind, BufferType) and overlaps_itself(kind):
             fail(
                 op,
-                f"writes %{written.name_hint or index}, whose elements share memory ({kind}); "
+                f"writes {_name(op, index)}, whose elements share memory; "
                 "the result would depend on the order of the writes: write to a clone",
             )
-        for other_index, other in enumerate(op.operands):
-            if other_index == index or not isinstance(other.type, BufferType):
+        root = storages.windows[op.operands[index]].root
+        for other, operand in enumerate(op.operands):
+            if other == index or not isinstance(operand.type, BufferType):
                 continue
-            if storages.windows[other].root is storages.windows[written].root:
-                _check_pair(op, info, written, other, other_index in op.write_indices)
+            if storages.windows[operand].root is root and may_overlap(kind, operand.type):
+                shared = True
+                _check_pair(op, info, index, other, other in written)
+    if (shared or _repeats(op)) and _is_native(info) and _eager_refuses(op, info, storages):
+        fail(op, "some of its operands share memory in a way that eager refuses; clone what is read first")
 
 
-def _check_pair(op: CallOp, info: OpInfo, written: SSAValue, other: SSAValue, both_written: bool) -> None:
-    first, second = written.type, other.type
-    if first == second and not both_written and info.overload.namespace in ("aten", "prims"):
-        return
-    if not isinstance(first, BufferType) or not isinstance(second, BufferType) or not may_overlap(first, second):
-        return
-    names = f"%{written.name_hint} ({first}) and %{other.name_hint} ({second})"
-    if info.overload.namespace not in ("aten", "prims") or both_written:
+def _is_native(info: OpInfo) -> bool:
+    return info.overload.namespace in ("aten", "prims")
+
+
+def _repeats(op: CallOp) -> bool:
+    """Whether a written operand is also another argument."""
+    seen: set[int] = set()
+    for tree in op.arguments():
+        here = set(operand_indices([tree]))
+        if here & seen & set(op.write_indices):
+            return True
+        seen |= here
+    return False
+
+
+def _name(op: CallOp, index: int) -> str:
+    value = op.operands[index]
+    return f"%{value.name_hint or index} ({value.type})"
+
+
+def _check_pair(op: CallOp, info: OpInfo, written: int, other: int, both_written: bool) -> None:
+    first, second = op.operands[written].type, op.operands[other].type
+    if first == second:
+        return  # one operand in two roles
+    if not _is_native(info) or both_written:
         fail(
             op,
-            f"writes {names.split(' and ')[0]}, which overlaps the operand {names.split(' and ')[1]}; "
+            f"writes {_name(op, written)}, which overlaps the operand {_name(op, other)}; "
             "what the operator sees would depend on its implementation: pass a clone",
         )
-    if _eager_refuses(first, second):
-        fail(op, f"some elements of {names} are the same memory and eager refuses the call; clone the source first")
+    if _is_partial(first, second):
+        fail(
+            op,
+            f"some elements of {_name(op, written)} and {_name(op, other)} are the same memory and eager refuses the "
+            "call; clone the source first",
+        )
 
 
-def _eager_refuses(first: BufferType, second: BufferType) -> bool:
+def _is_partial(first: Attribute, second: Attribute) -> bool:
     """PyTorch's rule for partial overlap: both dense, in one storage, different windows with bytes in common.
 
     `assert_no_partial_overlap` in ATen/MemoryOverlap.cpp; memory with gaps is "too hard" and let through.
     """
-    if static_window(first) is None or static_window(second) is None:
+    if not isinstance(first, BufferType) or not isinstance(second, BufferType):
         return False
-    dense = all(_is_dense(kind) for kind in (first, second))
-    return dense and extent(first) != extent(second)
+    return _is_dense(first) and _is_dense(second) and extent(first) != extent(second)
 
 
 def _is_dense(kind: BufferType) -> bool:
@@ -68,3 +105,112 @@ def _is_dense(kind: BufferType) -> bool:
         return False
     probe = torch.empty_strided(window[0], window[1], device="meta")
     return bool(torch._prims_common.is_non_overlapping_and_dense_or_false(probe))
+
+
+# Asking eager
+
+
+def _eager_refuses(op: CallOp, info: OpInfo, storages: Storages) -> bool:
+    """Whether eager refuses the call because of the memory that its operands share.
+
+    Operators differ in what they check (`add_` takes the same tensor twice, `index_put_` does not), so eager is asked,
+    with zeros in windows like those of the operands. False where that is not possible: for windows of dynamic size, on
+    other devices than the CPU, and for large windows.
+    """
+    with unset_fake_temporarily():
+        values = _probes(op, storages)
+        if values is None:
+            return False
+        bound = [decode(tree, values, str) for tree in op.arguments()]
+        keywords = dict(zip([a.name for a in info.arguments[info.positional :]], bound[info.positional :], strict=True))
+        try:
+            with torch.random.fork_rng(devices=[]), torch.no_grad():
+                info.overload(*bound[: info.positional], **keywords)
+        except (RuntimeError, ValueError, IndexError) as error:
+            return _REFUSAL in str(error)
+    return False
+
+
+def _probes(op: CallOp, storages: Storages) -> list[Tensor] | None:
+    """Tensors of zeros for the operands, which share memory as those do; None if that takes too much, or is not known."""
+    windows = [_Probe.of(operand.type) for operand in op.operands]
+    keys: list[Root | SSAValue] = [
+        storages.windows[operand].root if isinstance(operand.type, BufferType) else operand for operand in op.operands
+    ]
+    sizes: dict[Root | SSAValue, int] = {}
+    for key, window in zip(keys, windows, strict=True):
+        if window is None:
+            return None
+        sizes[key] = max(sizes.get(key, 0), window.end)
+    if sum(sizes.values()) > _PROBE_BYTES:
+        return None
+    # Whole numbers of the widest elements, so that the memory can be looked at as elements of any type.
+    memory = {key: torch.zeros(-(-size // 16) * 16, dtype=torch.uint8) for key, size in sizes.items()}
+    return [window.onto(memory[key]) for key, window in zip(keys, windows, strict=True) if window is not None]
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """A static window on the CPU, in elements."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @classmethod
+    def of(cls, kind: Attribute) -> _Probe | None:
+        """The window that a type describes; None for dynamic ones, for other devices and for numbers."""
+        if not isinstance(kind, TensorType | BufferType) or device_of(kind) != "cpu":
+            return None
+        dtype, sizes, strides = dtype_of(kind.element_type), shape_of(kind), strides_of(kind) or ()
+        steps = tuple(step for step in strides if isinstance(step, int))
+        offset = offset_of(kind) if isinstance(kind, BufferType) else 0
+        if dtype is None or DYNAMIC_INDEX in sizes or len(steps) != len(sizes) or not isinstance(offset, int):
+            return None
+        return cls(dtype, sizes, steps, offset)
+
+    @property
+    def end(self) -> int:
+        """The first byte behind the window."""
+        last = self.offset + sum((size - 1) * step for size, step in zip(self.sizes, self.strides, strict=True))
+        return 0 if 0 in self.sizes else (last + 1) * self.dtype.itemsize
+
+    def onto(self, memory: Tensor) -> Tensor:
+        """The window onto memory that is given as bytes."""
+        if 0 in self.sizes:
+            return torch.empty(self.sizes, dtype=self.dtype)
+        return memory.view(self.dtype).as_strided(self.sizes, self.strides, self.offset)
+
+
+# One window in two roles
+
+
+def merge_operands(op: CallOp, storages: Storages) -> None:
+    """Make operands that are the same window one operand, so that a copy of one is a copy of all."""
+    first: dict[tuple[Root, Attribute], int] = {}
+    position: list[int] = []
+    kept: list[SSAValue] = []
+    for operand in op.operands:
+        new = len(kept)
+        if isinstance(operand.type, BufferType):
+            new = first.setdefault((storages.windows[operand].root, operand.type), new)
+        if new == len(kept):
+            kept.append(operand)
+        position.append(new)
+    if len(kept) == len(position):
+        return
+    _renumber(op, position, kept)
+
+
+def _renumber(op: CallOp, position: Sequence[int], kept: Sequence[SSAValue]) -> None:
+    replace: dict[int, Attribute] = {old: operand_reference(new) for old, new in enumerate(position)}
+    op.args = ArrayAttr([map_operands(tree, replace) for tree in op.args.data])
+    if op.kwargs is not None:
+        op.kwargs = DictionaryAttr({name: map_operands(tree, replace) for name, tree in op.kwargs.data.items()})
+    for name in ("reads", "writes"):
+        if (indices := getattr(op, name)) is not None:
+            op.properties[name] = index_array(sorted({position[index] for index in indices.get_values()}))
+    if op.returns is not None:
+        op.returns = index_array(position[index] if index >= 0 else -1 for index in op.return_indices)
+    op.operands = kept

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from vllm_ir.conversions.functionalize.views import Codec, FlattenCodec, StridedCodec, ViewCodec
+from vllm_ir.conversions.functionalize.views import BitsCodec, Codec, FlattenCodec, StridedCodec, ViewCodec
 from vllm_ir.dialects.vllm_ir.function import FuncOp, STORAGE
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, shape_of, sizes_of, strides_of
@@ -201,13 +201,9 @@ class Storages:
         sizes, strides, *rest = (python_argument(tree, op.operands) for tree in trees)
         if not isinstance(sizes, list) or not isinstance(strides, list):
             fail(op, "as_strided without sizes and strides")
-        if base.type.element_type != base.root.type.element_type:
-            fail(
-                op,
-                f"as_strided on a view as {base.type.element_type} of memory of {base.root.type.element_type}; "
-                "take the strided view first, then change the dtype",
-            )
         flat, start = self._flattened(op, base.root)
+        if kind.element_type != base.root.type.element_type:
+            flat, start = _as_elements(op, flat, start, kind)
         asked = rest[0] if rest else None
         offset: int | SSAValue
         try:
@@ -253,6 +249,21 @@ class Storages:
             kind = with_window(root.type, [length], [1], offset)
             self._flat[whole] = Window(root, kind, whole, FlattenCodec(root.type, order))
         return self._flat[whole], offset
+
+
+def _as_elements(op: ViewOp, flat: Window, start: int, kind: BufferType) -> tuple[Window, int]:
+    """Flat memory as elements of the type of `kind`, and the position of the first of them in the storage."""
+    old, new = _element_width(flat.type), _element_width(kind)
+    length = shape_of(flat.type)[0]
+    if start * old % new or length * old % new:
+        fail(
+            op,
+            f"as_strided on a view as {kind.element_type} of {length} elements of type {flat.type.element_type}, "
+            "which do not make up whole ones; take the strided view first, then change the dtype",
+        )
+    first = start * old // new
+    bits = with_window(flat.type, [length * old // new], [1], first, kind.element_type)
+    return Window(flat.root, bits, flat, BitsCodec()), first
 
 
 def _element_width(kind: BufferType) -> int:

@@ -386,6 +386,18 @@ class FlattenCodec(Codec):
         return b.value(aten.permute.default, [ordered, inverse], whole)
 
 
+class BitsCodec(Codec):
+    """One-dimensional memory as elements of another type."""
+
+    needs_base = False
+
+    def read(self, b: CallBuilder, base: SSAValue, window: Attribute) -> SSAValue:
+        return b.value(aten.view.dtype, [contiguous(b, base), element_type_of(window)], window)
+
+    def write(self, b: CallBuilder, base: SSAValue | None, value: SSAValue, whole: Attribute) -> SSAValue:
+        return b.value(aten.view.dtype, [contiguous(b, value), element_type_of(whole)], whole)
+
+
 class StridedCodec(Codec):
     """A strided window onto one-dimensional memory; `offset` counts from its first element."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from typing import cast
+from typing import TypeGuard, cast
 
 import torch
 from torch import Tensor, fx
@@ -157,9 +157,9 @@ class GraphImporter:
         if not is_sequence(items) or not isinstance(index, int):
             raise FxImportError(f"item {index!r} of {source} is not a result of a call")
         value = items[index]
-        if isinstance(value, SSAValue):
+        if _is_value(value):
             value.name_hint = node.name
-        return items[index]
+        return value
 
     def _call_overload(self, node: fx.Node, target: OpOverload) -> object:
         info = op_info(target)
@@ -253,8 +253,8 @@ class GraphImporter:
             return self._call(node, op_info(twin), trees, operands, value)
         result = self._view(node, twin, trees, operands, value)
         tensor = self.changed_arguments.get(operands[0], operands[0])
-        if isinstance(result, SSAValue) and isinstance(tensor, BlockArgument):
-            self.changed_arguments[cast(SSAValue, result)] = tensor
+        if _is_value(result) and isinstance(tensor, BlockArgument):
+            self.changed_arguments[result] = tensor
         return result
 
     def _high_level(self, node: fx.Node, op: IrOp, bound: list[object], donates: bool) -> object:
@@ -281,10 +281,8 @@ class GraphImporter:
 
     def _resolve(self, value: object) -> SSAValue | list[SSAValue] | None:
         found = self.values[value] if isinstance(value, fx.Node) else value
-        if found is None:
-            return None
-        if isinstance(found, SSAValue):
-            return cast(SSAValue, found)
+        if found is None or _is_value(found):
+            return found
         if is_sequence(found):
             items = [self._resolve(item) for item in found]
             return [item for item in items if isinstance(item, SSAValue)]
@@ -306,8 +304,8 @@ class GraphImporter:
         return self.add(op, node.name).results[0]
 
     def _integer(self, value: object) -> SSAValue:
-        if isinstance(value, SSAValue):
-            return cast(SSAValue, value)
+        if _is_value(value):
+            return value
         if not isinstance(value, int):
             raise FxImportError(f"{value!r} is not an integer")
         return self.add(arith.ConstantOp(IntegerAttr(value, i64)), "c").results[0]
@@ -489,4 +487,8 @@ def _rebuild(value: object, results: Iterator[SSAValue]) -> object:
 
 
 def _is_integer(value: object) -> bool:
-    return cast(SSAValue, value).type == i64 if isinstance(value, SSAValue) else type(value) is int
+    return value.type == i64 if _is_value(value) else type(value) is int
+
+
+def _is_value(item: object) -> TypeGuard[SSAValue]:
+    return isinstance(item, SSAValue)

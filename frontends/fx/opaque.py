@@ -9,15 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch._library.utils import is_builtin
-from torch._prims_common import clone_preserve_strides
 
 from vllm_ir.frontends.fx.schemas import op_info
-from vllm_ir.frontends.fx.torch_objects import Overload, schema_of
+from vllm_ir.frontends.fx.torch_objects import Overload, clone_with_strides, overloads_of, packet_of, schema_of
 from vllm_ir.frontends.fx.values import is_sequence
+from vllm_ir.frontends.ops.torch_internals import Kernel, define_overload
 
 _NAMESPACE = "vllm_ir_functional"
 _LIBRARY = torch.library.Library(_NAMESPACE, "DEF")
@@ -37,14 +38,13 @@ def opaque_functional(overload: Overload, absent: tuple[str, ...] = ()) -> Overl
     names = [a.name for a in op_info(overload).arguments]
     kept = tuple(a.name for a in op_info(overload).arguments if a.writes and a.name not in absent)
     name = "_".join([re.sub(r"\W", "_", str(overload)), *absent])
-    _LIBRARY.define(f"{name}{_signature(overload, kept)}")
 
     def run(*args: object, **kwargs: object) -> object:
         return _run_on_copies(overload, kept, {**dict(zip(names, args, strict=False)), **kwargs})
 
-    _LIBRARY.impl(name, run, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{_NAMESPACE}::{name}", run, lib=_LIBRARY)
-    return getattr(getattr(torch.ops, _NAMESPACE), name).default
+    define_overload(_LIBRARY, _NAMESPACE, name, _signature(overload, kept), cast(Kernel, run), cast(Kernel, run))
+    packet = packet_of(_NAMESPACE, name)
+    return None if packet is None else overloads_of(packet)[0]
 
 
 def _signature(overload: Overload, kept: tuple[str, ...]) -> str:
@@ -61,15 +61,15 @@ def _run_on_copies(overload: Overload, written: tuple[str, ...], given: Mapping[
     bound = dict(given)
     for name in written:
         bound[name] = _copied(given[name])
-    own = overload(**bound)
-    results = [] if own is None else list(own) if isinstance(own, tuple) else [own]
-    results += [bound[name] for name in written]
+    own: object = overload(**bound)
+    results = [] if own is None else list(own) if is_sequence(own) else [own]
+    results.extend(bound[name] for name in written)
     return results[0] if len(results) == 1 else tuple(results)
 
 
 def _copied(value: object) -> object:
     if isinstance(value, Tensor):
-        return clone_preserve_strides(value)
+        return clone_with_strides(value)
     if is_sequence(value):
         return [_copied(item) for item in value]
     return value

@@ -14,8 +14,8 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.messages import OperationVerifyError
+from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp

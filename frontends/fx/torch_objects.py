@@ -13,6 +13,7 @@ from typing import TypeGuard, TypeVar, cast
 import torch
 from torch import SymBool, SymFloat, SymInt, fx
 from torch._ops import OpOverload, OpOverloadPacket
+from torch._prims_common import clone_preserve_strides
 from torch.fx.node import Argument, _side_effectful_functions
 
 SymbolicNumber = SymInt | SymFloat | SymBool
@@ -37,6 +38,11 @@ def is_row_major(tensor: torch.Tensor) -> bool:
             return False
         step = step * (size.node.expr if isinstance(size, SymInt) else max(size, 1))
     return True
+
+
+def clone_with_strides(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy in new memory with the same strides, gaps included."""
+    return clone_preserve_strides(tensor)
 
 
 # Operators.

@@ -33,7 +33,9 @@ def memory(storage: torch.UntypedStorage) -> bytes:
 
 def contents(tensor: Tensor) -> bytes:
     """The elements in row-major order, bit by bit: NaN equals itself, and 0.0 differs from -0.0."""
-    dense = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    values = tensor.detach().resolve_conj().resolve_neg()
+    # Not `contiguous`, which leaves the strides of dimensions of size 1 as they are.
+    dense = torch.empty(values.shape, dtype=values.dtype).copy_(values).reshape(-1)
     return bytes(dense.view(torch.uint8).numpy().tobytes())
 
 

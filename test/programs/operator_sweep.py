@@ -19,6 +19,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 RIGHT = "right"
 ROUNDED = "right up to rounding"
+AS_FUNCTIONAL = "as the functional form, which eager mode's writing form differs from"
 REFUSED = "refused"
 WRONG = "wrong"
 CRASHED = "crashed"
@@ -46,7 +47,9 @@ class Example:
         self.overload = overload
         self.make = make
         schema = overload._schema.arguments
-        self.written = {a.name for a in schema if a.alias_info is not None and a.alias_info.is_write} if gaps else set()
+        self.written_names = [a.name for a in schema if a.alias_info is not None and a.alias_info.is_write]
+        self.written = set(self.written_names) if gaps else set[str]()
+        self.outs = [a.name for a in schema if a.is_out]
         self.positional = [a.name for a in schema if not a.kwarg_only]
 
     def inputs(self) -> list[Tensor]:
@@ -56,6 +59,17 @@ class Example:
             tensors = [leaf for leaf in pytree.tree_leaves(value) if isinstance(leaf, Tensor)]
             found += [_spread(tensor) if self._has_gaps(name, tensor) else tensor for tensor in tensors]
         return found
+
+    def windows(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The written tensors among the inputs, gaps left out, in the order of the schema."""
+        remaining = iter(inputs)
+        found: dict[str, list[Tensor]] = {}
+        for name, value in self.make().items():
+            for leaf in pytree.tree_leaves(value):
+                if isinstance(leaf, Tensor):
+                    tensor = next(remaining)
+                    found.setdefault(name, []).append(tensor[..., ::2] if self._has_gaps(name, leaf) else tensor)
+        return [tensor for name in self.written_names for tensor in found.get(name, [])]
 
     def _has_gaps(self, name: str, tensor: Tensor) -> bool:
         return name in self.written and tensor.dim() > 0
@@ -167,11 +181,13 @@ def _compare(example: Example, expected: object, harness: ModuleType) -> Outcome
         actual = harness.observe(compiled, example.inputs())
     except Exception as error:  # noqa: BLE001  # see above
         return Outcome(CRASHED, f"when run: {type(error).__name__}: {error}")
-    try:
-        expected.compare(actual, str(example.overload))  # type: ignore[attr-defined]  # an Observation
-    except AssertionError as error:
-        return Outcome(ROUNDED if _is_rounding(example, compiled) else WRONG, str(error))
-    return Outcome(RIGHT)
+    if actual == expected:
+        return Outcome(RIGHT)
+    differing = [entry for entry in vars(actual) if getattr(actual, entry) != getattr(expected, entry)]
+    detail = "; ".join(f"{entry}: {getattr(expected, entry)} became {getattr(actual, entry)}" for entry in differing)
+    if set(differing) <= {"results", "memory"} and _is_rounding(example, compiled):
+        return Outcome(ROUNDED, detail)
+    return Outcome(AS_FUNCTIONAL if _is_as_functional(example, compiled) else WRONG, detail)
 
 
 def _is_rounding(example: Example, compiled: Callable[..., object]) -> bool:
@@ -182,5 +198,33 @@ def _is_rounding(example: Example, compiled: Callable[..., object]) -> bool:
     try:
         torch.testing.assert_close((results[0], mine), (results[1], theirs), equal_nan=True)
     except AssertionError:
+        return False
+    return True
+
+
+def _is_as_functional(example: Example, compiled: Callable[..., object]) -> bool:
+    """Whether what is written is what the functional form of the operator returns.
+
+    Some kernels of eager mode do not write `out=` tensors with gaps, give them other strides, or return another tensor
+    than the schema says. There the functional form shows what the operator means.
+    """
+    twin = functional_twin(example.overload)
+    if twin is None or not set(example.outs) <= set(example.written_names):
+        return False
+    names = [argument.name for argument in example.overload._schema.arguments]
+    arguments = example.make()
+    torch.manual_seed(0)
+    with torch.no_grad():
+        wanted = twin.overload(**{names[position]: arguments[names[position]] for position in twin.arguments if names[position] in arguments})
+    torch.manual_seed(0)
+    inputs = example.inputs()
+    with torch.no_grad():
+        compiled(*inputs)
+    windows = example.windows(inputs)
+    fresh = len(twin.fresh)
+    wanted_values = [leaf for leaf in pytree.tree_leaves(wanted) if isinstance(leaf, Tensor)][fresh:]
+    try:
+        torch.testing.assert_close(windows, [w.to(v.dtype) for v, w in zip(windows, wanted_values, strict=True)], equal_nan=True)
+    except (AssertionError, ValueError):
         return False
     return True

@@ -14,9 +14,7 @@ from vllm_ir.frontends.fx.importer import import_normalized
 _LIBRARY = torch.library.Library("export_test", "DEF")
 _LIBRARY.define("strides_of(Tensor x) -> Tensor")
 _LIBRARY.impl("strides_of", lambda x: torch.tensor(x.stride()), "CompositeExplicitAutograd")
-torch.library.register_fake(
-    "export_test::strides_of", lambda x: x.new_empty(x.dim(), dtype=torch.int64), lib=_LIBRARY
-)
+torch.library.register_fake("export_test::strides_of", lambda x: x.new_empty(x.dim(), dtype=torch.int64), lib=_LIBRARY)
 _LIBRARY.define("swap_halves_(Tensor(a!) x, Tensor y) -> ()")
 
 
@@ -249,3 +247,25 @@ def test_metas_live_in_the_given_mode():
     core = export_split(module, normalized.inputs, normalized.fake_mode).core
     assert isinstance(normalized.fake_mode, FakeTensorMode)
     assert all(n.meta["val"].fake_mode is normalized.fake_mode for n in core.graph.nodes if n.op != "output")
+
+
+_LIBRARY.define("bump_and_sum(Tensor(a!) x) -> (Tensor(a!), Tensor)")
+
+
+def _bump_and_sum(x: Tensor) -> tuple[Tensor, Tensor]:
+    x.add_(1)
+    return x, x.sum()
+
+
+_LIBRARY.impl("bump_and_sum", _bump_and_sum, "CompositeExplicitAutograd")
+torch.library.register_fake("export_test::bump_and_sum", lambda x: (x, x.new_empty(())), lib=_LIBRARY)
+
+
+@pytest.mark.parametrize("passes", ["", "functionalize"])
+def test_operator_that_returns_its_operand_beside_a_new_tensor(passes: str):
+    gm = exported(lambda x: torch.ops.export_test.bump_and_sum(x), torch.ones(3), passes=passes)
+    x = torch.zeros(3)
+    same, total = gm(x)
+    assert x.tolist() == [1, 1, 1]
+    assert same.data_ptr() == x.data_ptr()
+    assert total.item() == 3
