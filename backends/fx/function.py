@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import cast
@@ -29,7 +30,7 @@ from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
 from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node
-from vllm_ir.frontends.fx.types import known_dtype
+from vllm_ir.frontends.fx.types import is_shaped, known_dtype
 from vllm_ir.frontends.fx.values import decode, is_sequence
 from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.dialect import operand_segments
@@ -75,6 +76,8 @@ class GraphBuilder:
     def emit(self, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None) -> fx.Node:
         """A call node; it is run on the fakes of its arguments."""
         keywords = dict(kwargs or {})
+        if is_overload(target) and keyword.iskeyword(str(target).rpartition(".")[2]):
+            target = target.overloadpacket  # FX cannot write `aten.random_.from` as Python code
         node = call_node(self.graph, target, args, keywords)
         if self.name is not None:
             rename_node(node, self.name)
@@ -223,6 +226,11 @@ class FunctionExporter:
         self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[tuple[object, ...], dict[str, object]]:
         """Give an operator that looks at memory its operands as eager lays them out."""
+        fixed = self._restrided(op)
+        return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
+
+    def _restrided(self, op: CallOp | ViewOp) -> dict[fx.Node, fx.Node]:
+        """For each tensor operand a node with the same value and the strides of its type."""
         fixed: dict[fx.Node, fx.Node] = {}
         for operand in op.operands:
             node = self.values.get(operand)
@@ -230,7 +238,7 @@ class FunctionExporter:
                 continue
             if isinstance(node.meta["val"], Tensor):
                 fixed[node] = with_strides(self.builder.emit, node, operand.type)
-        return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
+        return fixed
 
     def _bind_results(self, op: Operation, node: fx.Node) -> None:
         """Connect results, in the order of the leaves of what the node gives."""
@@ -263,8 +271,11 @@ class FunctionExporter:
             raise VerifyException(f"@{op.target} has updates but no schema")
         info = op_info(target)
         args, kwargs = self._arguments(op)
+        nodes = [self.node(operand) if is_shaped(operand.type) else None for operand in op.operands]
         if info.layout_sensitive:
-            args, kwargs = self._restride(op, args, kwargs)
+            fixed = self._restrided(op)
+            args, kwargs = map_nodes((args, kwargs), lambda node: fixed.get(node, node))
+            nodes = [None if node is None else fixed.get(node, node) for node in nodes]
         bound = {a.name: v for a, v in zip(info.arguments, [*args, *kwargs.values()], strict=True)}
         once = _appear_once(bound, info)
         if once and self.builder.opaque and self._opaque(op, info, target, bound):
@@ -272,7 +283,7 @@ class FunctionExporter:
         if once and can_auto_functionalize(target):
             self._auto_functionalized(op, target, bound)
         else:
-            self._on_copies(op, info, target, bound)
+            self._on_copies(op, info, target, bound, [nodes[index] for index in op.update_indices])
 
     def _opaque(self, op: CallOp, info: OpInfo, target: Overload, bound: Mapping[str, object]) -> bool:
         functional = opaque_functional(target, absent_arguments(target, bound))
@@ -290,14 +301,21 @@ class FunctionExporter:
         for result, leaf in zip(results, _leaf_nodes(self.builder, node), strict=True):
             self.values[result] = leaf
 
-    def _on_copies(self, op: CallOp, info: OpInfo, target: OpOverload, bound: Mapping[str, object]) -> None:
+    def _on_copies(
+        self,
+        op: CallOp,
+        info: OpInfo,
+        target: OpOverload,
+        bound: Mapping[str, object],
+        written: Sequence[fx.Node | None],
+    ) -> None:
+        """Call the operator on copies of the nodes that it writes, wherever they are among its arguments."""
         copies: dict[fx.Node, fx.Node] = {}
-        for index in op.update_indices:
-            node = self.node(op.operands[index])
-            if node not in copies:
-                copies[node] = with_strides(
-                    self.builder.emit, self.builder.emit(aten.clone.default, (node,)), op.operands[index].type
-                )
+        for node, index in zip(written, op.update_indices, strict=True):
+            if node is not None and node not in copies:
+                clone = self.builder.emit(aten.clone.default, (node,))
+                exact = info.layout_sensitive
+                copies[node] = with_strides(self.builder.emit, clone, op.operands[index].type) if exact else clone
         replaced = map_nodes(dict(bound), lambda node: copies.get(node, node))
         names = [argument.name for argument in info.arguments]
         positional = tuple(replaced[name] for name in names[: info.positional])
@@ -307,8 +325,8 @@ class FunctionExporter:
         fresh = [leaf for leaf in _leaf_nodes(self.builder, node) if _is_new(leaf, copies.values())][:own]
         for result, leaf in zip(op.results, fresh, strict=False):
             self.values[result] = leaf
-        for result, index in zip(op.results[own:], op.update_indices, strict=True):
-            self.values[result] = copies[self.node(op.operands[index])]
+        for result, node in zip(op.results[own:], written, strict=True):
+            self.values[result] = copies.get(node) if node is not None else None
 
     def _high_level(self, op: Operation) -> None:
         ir_op = ops[op.name.removeprefix("vllm_ir.")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 from torch._ops import OpOverload
@@ -141,7 +142,7 @@ def _call_twin(op: CallOp, info: OpInfo, storages: Storages, b: CallBuilder) -> 
     ]
     fresh = _fresh(op)
     expected = [result.type for result in fresh] + [window.type.tensor for window in windows]
-    types = _result_types(twin, kept, operands, expected)
+    types = _result_types(op, twin, kept, operands, expected)
     if types is None:
         return False
     call = b.call(twin.overload, [python_argument(tree, operands) for tree in kept], types)
@@ -178,7 +179,7 @@ def _depends_on_order(op: CallOp, info: OpInfo) -> bool:
 
 
 def _result_types(
-    twin: Twin, arguments: Sequence[Attribute], operands: Sequence[SSAValue], expected: Sequence[Attribute]
+    op: CallOp, twin: Twin, arguments: Sequence[Attribute], operands: Sequence[SSAValue], expected: Sequence[Attribute]
 ) -> list[Attribute] | None:
     """The types that the twin gives: those of the writing call, but perhaps of a promoted element type.
 
@@ -186,9 +187,9 @@ def _result_types(
     """
     try:
         inferred = infer_types(twin.overload, arguments, operands)
-    except FxImportError:
-        return None
-    if len(inferred) != len(expected):
+    except FxImportError as error:
+        fail(op, error.reason)
+    if inferred is None or len(inferred) != len(expected):
         return None
     types: list[Attribute] = []
     for want, got in zip(expected, inferred, strict=True):
@@ -197,8 +198,17 @@ def _result_types(
             continue
         if DYNAMIC_INDEX not in want.get_shape() and want.get_shape() != got.get_shape():
             return None
+        if not _can_cast(got.element_type, want.element_type):
+            fail(op, f"computes {got.element_type}, which eager does not write to {want.element_type}; cast it first")
         types.append(TensorType(got.element_type, want.shape, want.encoding))
     return types
+
+
+@cache
+def _can_cast(source: Attribute, destination: Attribute) -> bool:
+    """Whether operators write results of one element type to tensors of the other, by PyTorch's rules of promotion."""
+    one, other = dtype_of(source), dtype_of(destination)
+    return one is None or other is None or torch.can_cast(one, other)
 
 
 def _call_with_updates(op: CallOp, info: OpInfo, storages: Storages, b: CallBuilder) -> None:

@@ -75,7 +75,7 @@ def _check_pair(op: CallOp, info: OpInfo, written: int, other: int, both_written
     first, second = op.operands[written].type, op.operands[other].type
     if first == second:
         return  # one operand in two roles
-    if not _is_native(info) or both_written:
+    if not _is_native(info) or both_written or isinstance(op.arguments()[info.writes[0]], ArrayAttr):
         fail(
             op,
             f"writes {_name(op, written)}, which overlaps the operand {_name(op, other)}; "

@@ -39,19 +39,15 @@ def import_v1(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> o
     """Results of `auto_functionalized(overload, **arguments)`."""
     info = op_info(overload)
     bound = bind_keywords(node, info)
-    copies: list[SSAValue] = []
 
     def copy(value: object) -> object:
         if is_sequence(value):
             return [copy(item) for item in value]
-        if not isinstance(value, fx.Node):
-            return value
-        copies.append(_copy(importer, value))
-        return copies[-1]
+        return _copy(importer, value) if isinstance(value, fx.Node) else value
 
     for position in info.writes:
         bound[position] = copy(bound[position])
-    return _call(importer, node, info, bound, copies)
+    return _call(importer, node, info, bound, [bound[position] for position in info.writes])
 
 
 def import_v2(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> object:
@@ -99,7 +95,7 @@ def _view(
         case SliceViewInfo():
             overload, arguments = torch.ops.aten.slice.Tensor, [info.dim, info.start, info.end, 1]
         case AsStridedViewInfo():
-            overload, arguments = torch.ops.aten.as_strided.default, [info.size, info.stride, info.storage_offset]
+            overload, arguments = torch.ops.aten.as_strided.default, [list(info.size), list(info.stride), info.storage_offset]
         case _:
             raise FxImportError(f"{type(info).__name__} of auto_functionalized_v2 is not supported")
     operands = [base]
@@ -114,8 +110,9 @@ def _view(
 
 
 def _call(
-    importer: GraphImporter, node: fx.Node, info: OpInfo, bound: Sequence[object], copies: Sequence[SSAValue]
+    importer: GraphImporter, node: fx.Node, info: OpInfo, bound: Sequence[object], copies: Sequence[object]
 ) -> object:
+    """The call on copies; returns its results, followed by what the copies (or lists of them, or None) hold then."""
     operands: list[SSAValue] = []
     trees = [importer.encode(argument, operands) for argument in bound]
     properties = call_properties(str(info.overload), info, trees)
@@ -133,8 +130,13 @@ def _call(
     )
     importer.add(op, node.name)
     own = importer.results(results, op.results) if leaves else [None] * len(results)
-    new_values: list[object] = [importer.read(copy) for copy in copies]
-    return [*_as_list(own), *new_values]
+    return [*_as_list(own), *(_new_value(importer, copy) for copy in copies)]
+
+
+def _new_value(importer: GraphImporter, copy: object) -> object:
+    if is_sequence(copy):
+        return [_new_value(importer, item) for item in copy]
+    return importer.read(copy) if isinstance(copy, SSAValue) else None
 
 
 def _as_list(value: object) -> list[object]:

@@ -108,11 +108,13 @@ class GraphImporter:
             raise FxImportError(f"attribute {target!r} is neither a constant nor a sub-graph") from None
         if not isinstance(sub, fx.GraphModule):
             raise FxImportError(f"attribute {target!r} is a {type(sub).__name__}, not a sub-graph")
+        function = GraphImporter(sub, self.constants, self.types, self.functions).run(target)
+        # Behind the import, which has taken names for the sub-graphs of this one.
         name = target.replace(".", "_")
         taken = {function.sym_name.data for function in self.functions} | {"main"}
         while name in taken:
             name += "_"
-        function = GraphImporter(sub, self.constants, self.types, self.functions).run(name)
+        function.sym_name = StringAttr(name)
         for index in range(len(function.block.args)):
             if MUTATED in function.argument_attributes(index):
                 raise FxImportError(
@@ -242,6 +244,8 @@ class GraphImporter:
 
     def _window_change(self, node: fx.Node, info: OpInfo, bound: list[object]) -> object:
         twin = view_twin(info.overload)
+        if twin is None and self._keeps_window(node, bound[0]):
+            return self.values[cast(fx.Node, bound[0])]
         if twin is None:
             raise FxImportError(
                 f"{info.overload} changes the storage of its operand; allocate a new tensor of the size you need"
@@ -256,6 +260,14 @@ class GraphImporter:
         if _is_value(result) and isinstance(tensor, BlockArgument):
             self.changed_arguments[result] = tensor
         return result
+
+    def _keeps_window(self, node: fx.Node, changed: object) -> bool:
+        """Whether a call (`resize_` to the size that a tensor has) leaves its operand as it is."""
+        before, after = changed.meta.get("val") if isinstance(changed, fx.Node) else None, node.meta.get("val")
+        if not isinstance(before, Tensor) or not isinstance(after, Tensor):
+            return False
+        same = storage_key(before) == storage_key(after)
+        return same and self.types.buffer(before) == self.types.buffer(after)
 
     def _high_level(self, node: fx.Node, op: IrOp, bound: list[object], donates: bool) -> object:
         operands: list[SSAValue | list[SSAValue] | None] = []

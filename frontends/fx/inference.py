@@ -8,7 +8,12 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from xdsl.dialects.builtin import IntegerType, NoneType, i1
 from xdsl.ir import Attribute, SSAValue
 
@@ -21,22 +26,24 @@ from vllm_ir.frontends.fx.values import decode, is_sequence
 
 _Key: TypeAlias = tuple[OpOverload, tuple[Attribute, ...], tuple[Attribute, ...]]
 _TYPES = TypeCache()
-_INFERRED: dict[_Key, list[Attribute]] = {}
+_INFERRED: dict[_Key, list[Attribute] | None] = {}
 
 
-def infer_types(overload: OpOverload, trees: Sequence[Attribute], operands: Sequence[SSAValue]) -> list[Attribute]:
-    """Types of the results of a call, flattened; found once for each combination of operator and arguments.
+def infer_types(
+    overload: OpOverload, trees: Sequence[Attribute], operands: Sequence[SSAValue]
+) -> list[Attribute] | None:
+    """Types of the results of a call, flattened; None if they depend on the contents of the operands.
 
-    Dynamic sizes are tried with example values, so only shapes without them are to be relied on. Raises
-    `FxImportError` where the fake kernel refuses the arguments.
+    They are found once for each combination of operator and arguments. Dynamic sizes are tried with example values, so
+    only shapes without them are to be relied on. Raises `FxImportError` where the fake kernel refuses the arguments.
     """
     key = (overload, tuple(trees), tuple(operand.type for operand in operands))
-    if (found := _INFERRED.get(key)) is None:
-        found = _INFERRED[key] = _infer(overload, trees, [operand.type for operand in operands])
-    return found
+    if key not in _INFERRED:
+        _INFERRED[key] = _infer(overload, trees, [operand.type for operand in operands])
+    return _INFERRED[key]
 
 
-def _infer(overload: OpOverload, trees: Sequence[Attribute], types: Sequence[Attribute]) -> list[Attribute]:
+def _infer(overload: OpOverload, trees: Sequence[Attribute], types: Sequence[Attribute]) -> list[Attribute] | None:
     info = op_info(overload)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         values = [_example(kind) for kind in types]
@@ -45,6 +52,8 @@ def _infer(overload: OpOverload, trees: Sequence[Attribute], types: Sequence[Att
         keywords = dict(zip(names, bound[info.positional :], strict=False))
         try:
             result = overload(*bound[: info.positional], **keywords)
+        except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException):
+            return None
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise FxImportError(f"{overload} refuses its arguments: {error}") from error
         return [_type(leaf) for leaf in _flatten(result)]

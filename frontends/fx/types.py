@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias, TypeGuard
 
 import torch
@@ -74,6 +75,7 @@ _ELEMENT_TYPES: dict[torch.dtype, Attribute] = {
 NUMBER_TYPES: dict[type, Attribute] = {bool: i1, int: i64, float: f64}
 """Types of plain numbers."""
 
+_NONE = NoneAttr()
 _DTYPES = {element_type: dtype for dtype, element_type in _ELEMENT_TYPES.items()}
 
 
@@ -152,22 +154,30 @@ class TypeCache:
             offset = symbolic(offset)
         key = (tensor.dtype, sizes, strides, offset, tensor.device)
         if (found := self._types.get(key)) is None:
-            buffer = self._make(tensor, sizes, strides)
+            steps = None if _is_contiguous(sizes, tensor) else tuple(map(symbolic, strides))
+            buffer = _window(tensor.dtype, tuple(map(symbolic, sizes)), steps, symbolic(offset), str(tensor.device))
             found = self._types[key] = (buffer, buffer.tensor)
         return found
 
-    def _make(self, tensor: Tensor, sizes: Sequence[int | str], strides: Sequence[int | str]) -> BufferType:
-        static = all(isinstance(size, int) for size in sizes)
-        offset = symbolic(tensor.storage_offset())
-        device = str(tensor.device)
-        return BufferType(
-            _shape(sizes),
-            element_type(tensor.dtype),
-            NoneAttr() if static else dimensions(sizes),
-            NoneAttr() if _is_contiguous(sizes, tensor) else dimensions(strides),
-            NoneAttr() if offset == 0 else dimensions([offset]).data[0],
-            NoneAttr() if device == "cpu" else StringAttr(device),
-        )
+
+@lru_cache(maxsize=4096)
+def _window(
+    dtype: torch.dtype,
+    sizes: tuple[int | str, ...],
+    strides: tuple[int | str, ...] | None,
+    offset: int | str,
+    device: str,
+) -> BufferType:
+    """The type, remembered across imports: the graphs of one program have many types in common."""
+    static = all(isinstance(size, int) for size in sizes)
+    return BufferType(
+        _shape(sizes),
+        element_type(dtype),
+        _NONE if static else dimensions(sizes),
+        _NONE if strides is None else dimensions(strides),
+        _NONE if offset == 0 else dimensions([offset]).data[0],
+        _NONE if device == "cpu" else StringAttr(device),
+    )
 
 
 def scalar_type(value: object) -> Attribute | None:
