@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
-from vllm_ir.frontends.ops.config import IrOpPriorityConfig
-from vllm_ir.frontends.ops.registry import ops
+from vllm_ir.frontends.ops import IrOpPriorityConfig, ops
 from vllm_ir.tools.pipelines import expand
 from vllm_ir.tools.torch_internals import inductor_patches, is_inductor_option
 
@@ -56,7 +55,7 @@ def parse_options(mode: str | None, options: Mapping[str, object] | None) -> Com
     the modes. The eager backend checks them as well, so that only the backend's name has to change, and ignores them.
 
     Raises:
-        ValueError: an option is unknown, or a priority list is malformed.
+        ValueError: an option is unknown or not supported, or a priority list is malformed.
         TypeError: a value has the wrong type.
         RuntimeError: Inductor does not know the mode.
     """
@@ -69,10 +68,13 @@ def parse_options(mode: str | None, options: Mapping[str, object] | None) -> Com
             f"unknown option{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}; known options: {known}; "
             "and every option of Inductor, which torch._inductor.list_options() lists"
         )
+    patches = inductor_patches(mode, given)
+    if patches.get("freezing"):
+        raise ValueError("option 'freezing' is not supported: parameters stay arguments of the compiled graph")
     return CompileOptions(
         priorities=_priorities(own.get("ir_op_priority", {})),
         passes=_passes(own.get("passes", DEFAULT_PASSES)),
-        inductor=inductor_patches(mode, given),
+        inductor=patches,
     )
 
 

@@ -144,18 +144,18 @@ class TypeCache:
         return self._find(tensor)[1]
 
     def _find(self, tensor: Tensor) -> tuple[BufferType, TensorType[Attribute]]:
-        sizes = tuple(tensor.shape)
-        strides = tensor.stride()
-        offset = tensor.storage_offset()
+        sizes: tuple[int | str, ...]
+        strides: tuple[int | str, ...]
         if _has_symbols(tensor):
             # Hashing a symbolic size would install a guard.
-            sizes = tuple(symbolic(size) for size in sizes)
-            strides = tuple(symbolic(stride) for stride in strides)
-            offset = symbolic(offset)
+            sizes, strides = tuple(map(symbolic, tensor.shape)), tuple(map(symbolic, tensor.stride()))
+            offset = symbolic(tensor.storage_offset())
+        else:
+            sizes, strides, offset = tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
         key = (tensor.dtype, sizes, strides, offset, tensor.device)
         if (found := self._types.get(key)) is None:
-            steps = None if _is_contiguous(sizes, tensor) else tuple(map(symbolic, strides))
-            buffer = _window(tensor.dtype, tuple(map(symbolic, sizes)), steps, symbolic(offset), str(tensor.device))
+            steps = None if _is_contiguous(sizes, tensor) else strides
+            buffer = _window(tensor.dtype, sizes, steps, offset, str(tensor.device))
             found = self._types[key] = (buffer, buffer.tensor)
         return found
 

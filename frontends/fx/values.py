@@ -81,11 +81,11 @@ def encode(value: object, operand: Callable[[object], Attribute | None]) -> Attr
         return integer(value)
     if value is None:
         return NONE
-    if (reference := operand(value)) is not None:
-        return reference
     if isinstance(value, list | tuple):
         items = ArrayAttr([encode(item, operand) for item in cast("Sequence[object]", value)])
         return TupleAttr(items) if isinstance(value, tuple) and not isinstance(value, torch.Size) else items
+    if (reference := operand(value)) is not None:
+        return reference
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, object]", value)
         return DictionaryAttr({str(key): encode(item, operand) for key, item in entries.items()})

@@ -22,7 +22,7 @@ KNOWN = {
 """Overloads where eager mode is not the judge, and why."""
 
 # One word each: their samples are those of the operators whose name starts with it.
-SLICES = ("add", "bernoulli", "clamp", "copy", "cumsum", "fill", "index", "masked", "normal", "scatter", "sort", "t_")
+SLICES = ("add", "bernoulli", "clamp", "copy", "cumsum", "fill", "index", "masked", "normal", "scatter", "sub", "t_", "zero")
 EXAMPLES = 3
 
 

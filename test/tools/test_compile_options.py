@@ -2,9 +2,7 @@
 
 import pytest
 
-import vllm_ir.frontends.ops.norms  # noqa: F401  # registers the ops
-from vllm_ir.frontends.ops.config import IrOpPriorityConfig
-from vllm_ir.frontends.ops.registry import ops
+from vllm_ir.frontends.ops import IrOpPriorityConfig, ops
 from vllm_ir.tools.options import DEFAULT_PASSES, parse_options
 
 
@@ -32,6 +30,7 @@ def test_modes_and_options_reach_inductor_as_torch_compile_resolves_them():
         ),
         (None, {"a": 1, "b": 2}, ValueError, "unknown options 'a', 'b'; .* every option of Inductor"),
         (None, {"max_autotune": "yes"}, RuntimeError, "max_autotune, got str should be bool"),
+        (None, {"freezing": True}, ValueError, "option 'freezing' is not supported: parameters stay arguments"),
         ("fastest", None, RuntimeError, "mode=fastest"),
         (None, {"passes": 3}, TypeError, "option passes must be a pass pipeline as text.*, got 3"),
         (None, {"passes": "functionalise"}, ValueError, "unknown pass 'functionalise'"),

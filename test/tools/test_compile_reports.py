@@ -40,13 +40,18 @@ def test_a_report_tells_what_was_compiled():
     assert report.nodes == report.op_counts["fx"] > 0
 
 
-def test_a_report_names_the_implementations_chosen_and_passed_over():
-    ops.rms_norm.impls.pop("compile_reports", None)
-
+@pytest.fixture
+def picky_provider():
     @ops.rms_norm.register_impl("compile_reports", supports_args=lambda x, weight, epsilon, variance_size: x.dim() == 3)
     def _(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
         return ops.rms_norm.native(x, weight, epsilon, variance_size)
 
+    yield
+    del ops.rms_norm.impls["compile_reports"]
+
+
+@pytest.mark.usefixtures("picky_provider")
+def test_a_report_names_the_implementations_chosen_and_passed_over():
     def norms(x: Tensor, y: Tensor) -> Tensor:
         return ops.rms_norm(x, None, 1e-5).sum() + ops.rms_norm(y, None, 1e-5).sum()
 
@@ -92,6 +97,18 @@ def test_copies_are_clones_and_the_written_arguments_of_functional_calls():
     ops = [(op, location) for op, location, _ in report.copies]
     assert ops == [("aten.clone.default", "model.py:7"), *[("compile_reports.fill_two.default", "unknown")] * 2]
     assert [reason.count("'first'") for _, _, reason in report.copies] == [0, 1, 0]
+
+
+def test_functional_forms_for_inductor_count_as_copies():
+    def writes(x: Tensor, both: Tensor) -> Tensor:
+        fill_two(x, both[0], both[1])
+        return both.sum()
+
+    both = torch.zeros(2, 3)
+    torch.compile(writes, backend="vllm_ir")(torch.ones(3), both)
+    assert both.tolist() == [[1.0] * 3, [-1.0] * 3]
+    (report,) = compile_reports()
+    assert sum("fill_two" in op for op, _, _ in report.copies) == 2
 
 
 @pytest.mark.parametrize("shown", ["1", "0"])
