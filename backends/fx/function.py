@@ -181,8 +181,11 @@ class FunctionExporter:
         node.meta["val"] = self.functions[name]
         return node
 
-    def _arguments(self, op: CallOp | ViewOp) -> tuple[tuple[object, ...], dict[str, object]]:
-        operands = [self._operand(operand) for operand in op.operands]
+    def _arguments(
+        self, op: CallOp | ViewOp, operands: Sequence[object] | None = None
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
+        if operands is None:
+            operands = [self._operand(operand) for operand in op.operands]
         args = tuple(decode(tree, operands, self._target) for tree in op.args.data)
         kwargs = {
             name: decode(tree, operands, self._target) for name, tree in (op.kwargs.data.items() if op.kwargs else ())
@@ -226,14 +229,13 @@ class FunctionExporter:
         self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[tuple[object, ...], dict[str, object]]:
         """Give an operator that looks at memory its operands as eager lays them out."""
-        fixed = self._restrided(op)
+        fixed = self._restrided(op, [self.values.get(operand) for operand in op.operands])
         return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
 
-    def _restrided(self, op: CallOp | ViewOp) -> dict[fx.Node, fx.Node]:
-        """For each tensor operand a node with the same value and the strides of its type."""
+    def _restrided(self, op: CallOp | ViewOp, nodes: Sequence[object]) -> dict[fx.Node, fx.Node]:
+        """For each tensor operand, of which `nodes` are the nodes, one with the same value and the strides of its type."""
         fixed: dict[fx.Node, fx.Node] = {}
-        for operand in op.operands:
-            node = self.values.get(operand)
+        for operand, node in zip(op.operands, nodes, strict=True):
             if not isinstance(node, fx.Node) or isinstance(operand.type, BufferType):
                 continue
             if isinstance(node.meta["val"], Tensor):
@@ -270,30 +272,41 @@ class FunctionExporter:
         if not is_overload(target):
             raise VerifyException(f"@{op.target} has updates but no schema")
         info = op_info(target)
-        args, kwargs = self._arguments(op)
-        nodes = [self.node(operand) if is_shaped(operand.type) else None for operand in op.operands]
+        operands = self._separate_operands(op)
+        args, kwargs = self._arguments(op, operands)
+        nodes = [node if isinstance(node, fx.Node) else None for node in operands]
         if info.layout_sensitive:
-            fixed = self._restrided(op)
+            fixed = self._restrided(op, nodes)
             args, kwargs = map_nodes((args, kwargs), lambda node: fixed.get(node, node))
             nodes = [None if node is None else fixed.get(node, node) for node in nodes]
         bound = {a.name: v for a, v in zip(info.arguments, [*args, *kwargs.values()], strict=True)}
-        once = _appear_once(bound, info)
-        if once and self.builder.opaque and self._opaque(op, info, target, bound):
-            return
-        if once and can_auto_functionalize(target):
+        if self.builder.opaque:
+            self._opaque(op, info, target, bound)
+        elif _appear_once(bound, info) and can_auto_functionalize(target):
             self._auto_functionalized(op, target, bound)
         else:
             self._on_copies(op, info, target, bound, [nodes[index] for index in op.update_indices])
 
-    def _opaque(self, op: CallOp, info: OpInfo, target: Overload, bound: Mapping[str, object]) -> bool:
-        functional = opaque_functional(target, absent_arguments(target, bound))
-        if functional is None:
-            return False
+    def _separate_operands(self, op: CallOp) -> list[object]:
+        """The operands as nodes; those that are written are nodes that no other operand is.
+
+        Operands of equal values are one value here, though the program has them in different memory: a write to one must
+        not show in the other. Arguments that are one memory in the program are one operand.
+        """
+        operands = [self._operand(operand) for operand in op.operands]
+        for index in op.update_indices:
+            node = operands[index]
+            if isinstance(node, fx.Node) and operands.count(node) > 1:
+                operands[index] = self.builder.emit(aten.clone.default, (node,))
+        return operands
+
+    def _opaque(self, op: CallOp, info: OpInfo, target: Overload, bound: Mapping[str, object]) -> None:
+        sharing = () if _appear_once(bound, info) else _tensor_numbers(bound)
+        functional = opaque_functional(target, absent_arguments(target, bound), sharing)
         names = [argument.name for argument in info.arguments]
         positional = tuple(bound[name] for name in names[: info.positional])
         keywords = {name: bound[name] for name in names[info.positional :]}
         self._bind_results(op, self.builder.emit(functional, positional, keywords))
-        return True
 
     def _auto_functionalized(self, op: CallOp, target: OpOverload, bound: Mapping[str, object]) -> None:
         node = self.builder.emit(auto_functionalized, (target,), bound)
@@ -414,6 +427,13 @@ def _appear_once(bound: Mapping[str, object], info: OpInfo) -> bool:
     for argument in info.arguments:
         (written if argument.writes else others).extend(nodes_in(bound[argument.name]))
     return len(set(written)) == len(written) and not set(written) & set(others)
+
+
+def _tensor_numbers(bound: Mapping[str, object]) -> tuple[int, ...]:
+    """A number for each tensor among the arguments, in order; uses of one tensor have one number."""
+    numbers: dict[fx.Node, int] = {}
+    tensors = (node for node in nodes_in(list(bound.values())) if isinstance(node.meta["val"], Tensor))
+    return tuple(numbers.setdefault(node, len(numbers)) for node in tensors)
 
 
 def _leaf_nodes(builder: GraphBuilder, node: fx.Node) -> list[fx.Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -10,6 +11,7 @@ from torch._prims_common import is_contiguous_or_false
 from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.types import sizes_of, strides_of
+from vllm_ir.frontends.fx.torch_objects import expression
 from vllm_ir.frontends.fx.types import symbolic
 
 aten = torch.ops.aten
@@ -41,30 +43,38 @@ def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:
     """A node with the value of `node` and the strides of `kind`."""
     if has_strides(tensor_of(node), kind):
         return node
-    wanted = strides_of(kind)
-    if wanted is None or any(isinstance(step, str) for step in wanted):
-        return emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
-    steps = [step for step in wanted if isinstance(step, int)]
-    sizes = [size for size in sizes_of(kind) if isinstance(size, int)]
-    order = sorted(range(len(steps)), key=lambda dimension: (-steps[dimension], dimension))
-    if len(sizes) == len(steps) and _is_dense(sizes, steps, order):
+    value, wanted = tensor_of(node), strides_of(kind)
+    contiguous = {"memory_format": torch.contiguous_format}
+    if wanted is None:
+        return emit(aten.clone.default, (node,), contiguous)
+    if (order := _dense_order([expression(size) for size in value.shape], wanted)) is not None:
         inverse = [order.index(dimension) for dimension in range(len(order))]
         ordered = emit(aten.permute.default, (node, order))
-        dense = emit(aten.clone.default, (ordered,), {"memory_format": torch.contiguous_format})
-        return emit(aten.permute.default, (dense, inverse))
-    value = tensor_of(node)
+        return emit(aten.permute.default, (emit(aten.clone.default, (ordered,), contiguous), inverse))
+    steps = [step for step in wanted if isinstance(step, int)]
+    sizes = [size for size in sizes_of(kind) if isinstance(size, int)]
+    if len(steps) != len(wanted) or len(sizes) != len(wanted) or 0 in steps:
+        return emit(aten.clone.default, (node,), contiguous)
     span = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
     memory = emit(aten.full.default, ([span], 0), {"dtype": value.dtype, "device": value.device, "pin_memory": False})
-    if 0 in steps:
-        return emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
     filled = emit(aten.as_strided_scatter.default, (memory, node, sizes, steps, 0))
     return emit(aten.as_strided.default, (filled, sizes, steps, 0))
 
 
-def _is_dense(sizes: Sequence[int], steps: Sequence[int], order: Sequence[int]) -> bool:
-    step = 1
-    for dimension in reversed(order):
-        if sizes[dimension] != 1 and steps[dimension] != step:
-            return False
-        step *= sizes[dimension]
-    return True
+def _dense_order(sizes: Sequence[object], steps: Sequence[int | str]) -> list[int] | None:
+    """Dimensions from the largest stride to the smallest, if the strides are those of memory without gaps.
+
+    Sizes are integers or expressions; they are compared with strides by their text, so that nothing is guarded on.
+    """
+    remaining = [dimension for dimension, size in enumerate(sizes) if size != 1]
+    order = [dimension for dimension, size in enumerate(sizes) if size == 1]
+    inner: list[int] = []
+    step: Any = 1  # an integer or an expression of sympy, which has no types
+    while remaining:
+        found = next((dimension for dimension in reversed(remaining) if str(steps[dimension]) == str(step)), None)
+        if found is None:
+            return None
+        remaining.remove(found)
+        inner.append(found)
+        step = step * sizes[found]
+    return order + inner[::-1]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import cast
 
 import torch
-from torch._ops import OpOverload
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, TensorType
 from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
@@ -30,7 +30,8 @@ from vllm_ir.frontends.fx.build import CallBuilder, python_argument
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.inference import infer_types
 from vllm_ir.frontends.fx.schemas import OpInfo, Twin, functional_twin, op_info, resolve
-from vllm_ir.frontends.fx.types import dtype_of
+from vllm_ir.frontends.fx.torch_objects import is_overload
+from vllm_ir.frontends.fx.types import dtype_of, is_tensor
 
 aten = torch.ops.aten
 
@@ -38,7 +39,7 @@ aten = torch.ops.aten
 def functionalize_call(op: CallOp, storages: Storages, b: CallBuilder) -> None:
     """Replace a writing call; its windows get their new values and its results are replaced."""
     overload = resolve(op.target)
-    if not isinstance(overload, OpOverload):
+    if not is_overload(overload):
         fail(op, "writes buffers but is not an operator with a schema")
     info = op_info(overload)
     for operand in op.operands:
@@ -61,7 +62,7 @@ def _copy(op: CallOp, storages: Storages, b: CallBuilder) -> None:
     source = python_argument(op.args.data[1], op.operands)
     if not isinstance(source, SSAValue):
         fail(op, "copies something that is not a tensor")
-    destination.assign(b, fit(b, current(source, storages, b), destination))
+    destination.assign(b, fit(b, current(cast(SSAValue, source), storages, b), destination))
 
 
 def fit(b: CallBuilder, value: SSAValue, destination: Window) -> SSAValue:
@@ -73,7 +74,7 @@ def fit(b: CallBuilder, value: SSAValue, destination: Window) -> SSAValue:
         value = b.value(
             aten._to_copy.default, [value], TensorType(element, shape_of(value.type)), dtype=element, device=device
         )
-    value = cast(b, value, element)
+    value = convert(b, value, element)
     if sizes_of(value.type) != sizes_of(window):
         sizes: list[int | SSAValue] = list(shape)
         if DYNAMIC_INDEX in shape:
@@ -82,10 +83,10 @@ def fit(b: CallBuilder, value: SSAValue, destination: Window) -> SSAValue:
     return value
 
 
-def cast(b: CallBuilder, value: SSAValue, element: Attribute) -> SSAValue:
+def convert(b: CallBuilder, value: SSAValue, element: Attribute) -> SSAValue:
     """`value` with elements of type `element`."""
     kind = value.type
-    if element_type_of(kind) == element or not isinstance(kind, TensorType):
+    if element_type_of(kind) == element or not is_tensor(kind):
         return value
     result = TensorType(element, kind.shape, kind.encoding)
     dtype = dtype_of(element)
@@ -100,7 +101,7 @@ def current(value: SSAValue, storages: Storages, b: CallBuilder) -> SSAValue:
 def is_layout_sensitive(op: Operation) -> bool:
     """Whether what an operation computes may depend on the strides of its operands."""
     target = resolve(op.target) if isinstance(op, CallOp) and not op.target.startswith("python.") else None
-    return isinstance(target, OpOverload) and op_info(target).layout_sensitive
+    return is_overload(target) and op_info(target).layout_sensitive
 
 
 def relayout(b: CallBuilder, value: SSAValue, buffer: SSAValue) -> SSAValue:
@@ -149,8 +150,8 @@ def _call_twin(op: CallOp, info: OpInfo, storages: Storages, b: CallBuilder) -> 
     for old, new in zip(fresh, call.results, strict=False):
         old.replace_all_uses_with(new)
     for window, value in zip(windows, call.results[len(fresh) :], strict=True):
-        if isinstance(value.type, TensorType):
-            window.assign(b, cast(b, value, window.type.element_type))
+        if is_tensor(value.type):
+            window.assign(b, convert(b, value, window.type.element_type))
     return True
 
 
@@ -193,11 +194,15 @@ def _result_types(
         return None
     types: list[Attribute] = []
     for want, got in zip(expected, inferred, strict=True):
-        if not isinstance(want, TensorType) or not isinstance(got, TensorType):
+        if not is_tensor(want) or not is_tensor(got):
             types.append(want)
             continue
         if DYNAMIC_INDEX not in want.get_shape() and want.get_shape() != got.get_shape():
-            return None
+            fail(
+                op,
+                f"gives a tensor of shape {list(got.get_shape())} to one of shape {list(want.get_shape())}; "
+                "resizing is not supported: allocate a tensor of the right size",
+            )
         if not _can_cast(got.element_type, want.element_type):
             fail(op, f"computes {got.element_type}, which eager does not write to {want.element_type}; cast it first")
         types.append(TensorType(got.element_type, want.shape, want.encoding))

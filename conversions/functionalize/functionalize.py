@@ -44,7 +44,7 @@ class _Functionalizer:
         self.block = function.block
         self.anchor: Operation = function.terminator
         self.b = CallBuilder(lambda op: self.block.insert_op_before(op, self.anchor))
-        self.dead: list[Operation] = []
+        self.dead: dict[Operation, None] = {}  # an ordered set
 
     def run(self) -> None:
         ops = list(self.block.ops)
@@ -63,21 +63,21 @@ class _Functionalizer:
         match op:
             case AllocOp():
                 self.storages.add_alloc(op)
-                self.dead.append(op)
+                self.dead[op] = None
             case ViewOp():
                 self.storages.add_view(op)
-                self.dead.append(op)
+                self.dead[op] = None
             case ReadOp():
                 self._read(op)
-                self.dead.append(op)
+                self.dead[op] = None
             case WriteOp():
                 self.storages.windows[op.buffer].assign(self.b, op.value)
-                self.dead.append(op)
+                self.dead[op] = None
             case ReturnOp():
                 self._finish(op)
             case CallOp() if op.writes is not None:
                 functionalize_call(op, self.storages, self.b)
-                self.dead.append(op)
+                self.dead[op] = None
             case _:
                 self._read_operands(op)
 
@@ -149,8 +149,7 @@ class _Functionalizer:
         if isinstance(owner, ViewOp):
             base = self._returned_window(owner.base, allocs)
             if base is owner.base:
-                if owner in self.dead:
-                    self.dead.remove(owner)
+                self.dead.pop(owner, None)
                 return buffer
             copy = owner.clone()
             copy.operands[0] = base

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import unset_fake_temporarily
-from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr
 from xdsl.ir import Attribute, SSAValue
 
 from vllm_ir.conversions.errors import fail
@@ -18,7 +20,7 @@ from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, offset_of, shape_of, strides_of
 from vllm_ir.frontends.fx.regions import extent, may_overlap, overlaps_itself
 from vllm_ir.frontends.fx.schemas import OpInfo
-from vllm_ir.frontends.fx.types import dtype_of, static_window
+from vllm_ir.frontends.fx.types import dtype_of, is_shaped, static_window
 from vllm_ir.frontends.fx.values import decode, operand_reference
 
 _PROBE_BYTES = 1 << 24
@@ -31,8 +33,7 @@ _REFUSAL = "a single memory location"
 def check_operands(op: CallOp, info: OpInfo, storages: Storages) -> None:
     """Stop where a written operand overlaps itself, or another operand in a way that makes the result undefined."""
     written = set(op.write_indices)
-    shared = False
-    for index in op.write_indices:
+    for index in written:
         kind = op.operands[index].type
         if isinstance(kind, BufferType) and overlaps_itself(kind):
             fail(
@@ -40,15 +41,41 @@ def check_operands(op: CallOp, info: OpInfo, storages: Storages) -> None:
                 f"writes {_name(op, index)}, whose elements share memory; "
                 "the result would depend on the order of the writes: write to a clone",
             )
-        root = storages.windows[op.operands[index]].root
-        for other, operand in enumerate(op.operands):
-            if other == index or not isinstance(operand.type, BufferType):
-                continue
-            if storages.windows[operand].root is root and may_overlap(kind, operand.type):
-                shared = True
-                _check_pair(op, info, index, other, other in written)
+    shared = False
+    for first, second in _overlapping(op, storages):
+        index, other = (first, second) if first in written else (second, first)
+        if index in written:
+            shared = True
+            _check_pair(op, info, index, other, other in written)
     if (shared or _repeats(op)) and _is_native(info) and _eager_refuses(op, info, storages):
         fail(op, "some of its operands share memory in a way that eager refuses; clone what is read first")
+
+
+def _overlapping(op: CallOp, storages: Storages) -> Iterator[tuple[int, int]]:
+    """Pairs of operands that may have memory in common."""
+    groups: dict[Root, list[int]] = {}
+    for index, operand in enumerate(op.operands):
+        if isinstance(operand.type, BufferType):
+            groups.setdefault(storages.windows[operand].root, []).append(index)
+    for group in groups.values():
+        if len(group) > 1:
+            yield from _overlapping_windows([(index, op.operands[index].type) for index in group])
+
+
+def _overlapping_windows(windows: Sequence[tuple[int, Attribute]]) -> Iterator[tuple[int, int]]:
+    """In order of where the windows start, so that those of a list that lie one behind the other are not compared."""
+    placed: list[tuple[float, float, int, Attribute]] = []
+    for index, kind in windows:
+        start, end = (extent(kind) if isinstance(kind, BufferType) else None) or (-math.inf, math.inf)
+        placed.append((start, end, index, kind))
+    placed.sort(key=lambda entry: entry[:3])
+    open_windows: list[tuple[float, float, int, Attribute]] = []
+    for entry in placed:
+        open_windows = [other for other in open_windows if other[1] > entry[0]]
+        for other in open_windows:
+            if may_overlap(other[3], entry[3]):
+                yield other[2], entry[2]
+        open_windows.append(entry)
 
 
 def _is_native(info: OpInfo) -> bool:
@@ -103,8 +130,14 @@ def _is_dense(kind: BufferType) -> bool:
     window = static_window(kind)
     if window is None:
         return False
-    probe = torch.empty_strided(window[0], window[1], device="meta")
-    return bool(torch._prims_common.is_non_overlapping_and_dense_or_false(probe))
+    sizes, strides, _ = window
+    order = sorted((step, size) for step, size in zip(strides, sizes, strict=True) if size != 1)
+    expected = 1
+    for step, size in order:
+        if step != expected:
+            return False
+        expected *= size
+    return True
 
 
 # Asking eager
@@ -124,15 +157,24 @@ def _eager_refuses(op: CallOp, info: OpInfo, storages: Storages) -> bool:
         bound = [decode(tree, values, str) for tree in op.arguments()]
         keywords = dict(zip([a.name for a in info.arguments[info.positional :]], bound[info.positional :], strict=True))
         try:
-            with torch.random.fork_rng(devices=[]), torch.no_grad():
+            with _random_state_kept(), torch.no_grad():
                 info.overload(*bound[: info.positional], **keywords)
         except (RuntimeError, ValueError, IndexError) as error:
             return _REFUSAL in str(error)
     return False
 
 
+@contextmanager
+def _random_state_kept() -> Generator[None]:
+    state = torch.get_rng_state()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(state)
+
+
 def _probes(op: CallOp, storages: Storages) -> list[Tensor] | None:
-    """Tensors of zeros for the operands, which share memory as those do; None if that takes too much, or is not known."""
+    """Tensors of zeros for the operands, which share memory as those do; None if they are large or not known."""
     windows = [_Probe.of(operand.type) for operand in op.operands]
     keys: list[Root | SSAValue] = [
         storages.windows[operand].root if isinstance(operand.type, BufferType) else operand for operand in op.operands
@@ -161,7 +203,7 @@ class _Probe:
     @classmethod
     def of(cls, kind: Attribute) -> _Probe | None:
         """The window that a type describes; None for dynamic ones, for other devices and for numbers."""
-        if not isinstance(kind, TensorType | BufferType) or device_of(kind) != "cpu":
+        if not is_shaped(kind) or device_of(kind) != "cpu":
             return None
         dtype, sizes, strides = dtype_of(kind.element_type), shape_of(kind), strides_of(kind) or ()
         steps = tuple(step for step in strides if isinstance(step, int))
@@ -208,9 +250,9 @@ def _renumber(op: CallOp, position: Sequence[int], kept: Sequence[SSAValue]) -> 
     op.args = ArrayAttr([map_operands(tree, replace) for tree in op.args.data])
     if op.kwargs is not None:
         op.kwargs = DictionaryAttr({name: map_operands(tree, replace) for name, tree in op.kwargs.data.items()})
-    for name in ("reads", "writes"):
-        if (indices := getattr(op, name)) is not None:
-            op.properties[name] = index_array(sorted({position[index] for index in indices.get_values()}))
+    for name, indices in (("reads", op.read_indices), ("writes", op.write_indices)):
+        if indices:
+            op.properties[name] = index_array(sorted({position[index] for index in indices}))
     if op.returns is not None:
         op.returns = index_array(position[index] if index >= 0 else -1 for index in op.return_indices)
     op.operands = kept

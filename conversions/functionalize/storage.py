@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+import torch
+from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from vllm_ir.conversions.functionalize.views import BitsCodec, Codec, FlattenCodec, StridedCodec, ViewCodec
-from vllm_ir.dialects.vllm_ir.function import FuncOp, STORAGE
+from vllm_ir.conversions.errors import fail
+from vllm_ir.conversions.functionalize.splits import view_codecs
+from vllm_ir.conversions.functionalize.strided import BitsCodec, FlattenCodec, StridedCodec
+from vllm_ir.conversions.functionalize.views import Codec, count
+from vllm_ir.dialects.vllm_ir.function import STORAGE, FuncOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, shape_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.build import CallBuilder, integer_argument, python_argument
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.regions import extent
-from vllm_ir.frontends.fx.types import static_window, with_window
-from vllm_ir.conversions.errors import fail
+from vllm_ir.frontends.fx.types import known_dtype, static_window, with_window
+from vllm_ir.frontends.fx.values import is_sequence
 
 
 @dataclass(eq=False)
@@ -143,8 +147,6 @@ class Storages:
 
     def _add_group(self, group: Sequence[BlockArgument], beyond: Sequence[int | None]) -> None:
         """One root for all memory that several arguments share, or that views of one reach."""
-        import torch
-
         kinds = [argument.type for argument in group if isinstance(argument.type, BufferType)]
         first = kinds[0]
         if all(kind == first for kind in kinds) and not any(beyond):
@@ -153,24 +155,32 @@ class Storages:
                 self.windows[argument] = self.windows[root.buffer]
             return
         windows = [static_window(kind) for kind in kinds]
-        if any(window is None for window in windows) or any(k.element_type != first.element_type for k in kinds):
+        # Of the narrowest elements, so that all windows begin and end with whole ones.
+        base = min(range(len(group)), key=lambda index: _element_width(kinds[index]))
+        first, per_element = kinds[base], _element_width(kinds[base])
+        ends = [reach[1] // per_element for kind in kinds if (reach := extent(kind)) is not None]
+        reached = [
+            reach * _element_width(kind) // per_element for kind, reach in zip(kinds, beyond, strict=True) if reach
+        ]
+        length = max([*ends, *reached], default=0)
+        odd = any(length * per_element % _element_width(kind) for kind in kinds)
+        if odd or any(window is None for window in windows):
             names = ", ".join(f"%{argument.name_hint}" for argument in group)
             raise PassFailedException(
                 f"arguments {names} share memory in ways that are not known at compile time; "
                 "pass tensors of static shape and one dtype, or clones"
             )
-        ends = [reach for kind in kinds if (reach := extent(kind)) is not None]
-        width = max((end for _, end in ends), default=0)
-        per_element = _element_width(first)
-        length = max([width // per_element, *(reach for reach in beyond if reach is not None)])
         flat_type = with_window(first, [length], [1], 0)
-        op = self.b.view(torch.ops.aten.as_strided.default, [group[0], [length], [1], 0], flat_type)
+        op = self.b.view(torch.ops.aten.as_strided.default, [group[base], [length], [1], 0], flat_type)
         root = Root(op)
         self.roots.append(root)
         whole = self.windows[op] = Window(root, flat_type)
+        flat = {first.element_type: whole}
         for argument, kind, window in zip(group, kinds, windows, strict=True):
             if window is not None:
-                self.windows[argument] = Window(root, kind, whole, StridedCodec(*window))
+                if kind.element_type not in flat:
+                    flat[kind.element_type] = _as_elements(whole, 0, kind)[0]
+                self.windows[argument] = Window(root, kind, flat[kind.element_type], StridedCodec(*window))
 
     def add_alloc(self, op: AllocOp) -> None:
         """A new storage."""
@@ -183,10 +193,10 @@ class Storages:
         if op.target == "aten.as_strided.default":
             self.windows[op.results[0]] = self._strided(op, base)
             return
-        for result in op.results:
+        for result, codec in zip(op.results, view_codecs(op, base.type), strict=True):
             kind = result.type
             if isinstance(kind, BufferType):
-                self.windows[result] = Window(base.root, kind, base, ViewCodec(op, result.index, base.type))
+                self.windows[result] = Window(base.root, kind, base, codec)
 
     def add_alias(self, result: OpResult, operand: SSAValue) -> None:
         """A result that is the operand's buffer."""
@@ -199,11 +209,20 @@ class Storages:
             fail(op, f"as_strided gives {kind}, not a buffer")
         trees = [*op.args.data[1:], *(op.kwargs.data.values() if op.kwargs else ())]
         sizes, strides, *rest = (python_argument(tree, op.operands) for tree in trees)
-        if not isinstance(sizes, list) or not isinstance(strides, list):
+        if not is_sequence(sizes) or not is_sequence(strides):
             fail(op, "as_strided without sizes and strides")
         flat, start = self._flattened(op, base.root)
         if kind.element_type != base.root.type.element_type:
-            flat, start = _as_elements(op, flat, start, kind)
+            if any(
+                place * _element_width(flat.type) % _element_width(kind) for place in (start, shape_of(flat.type)[0])
+            ):
+                fail(
+                    op,
+                    f"as_strided on a view as {kind.element_type} of memory whose elements of type "
+                    f"{flat.type.element_type} do not make up whole ones; take the strided view first, then change the "
+                    "dtype",
+                )
+            flat, start = _as_elements(flat, start, kind)
         asked = rest[0] if rest else None
         offset: int | SSAValue
         try:
@@ -223,7 +242,7 @@ class Storages:
 
     def _check_inside(self, op: ViewOp, kind: BufferType, flat: Window, start: int) -> None:
         reach, length = extent(kind), shape_of(flat.type)[0]
-        if reach is None or reach == (0, 0):
+        if reach is None or reach == (0, 0) or length == DYNAMIC_INDEX:
             return
         width = _element_width(kind)
         if reach[0] < start * width or reach[1] > (start + length) * width:
@@ -243,34 +262,21 @@ class Storages:
         if len(shape_of(root.type)) == 1:
             return whole, offset
         if whole not in self._flat:
-            length = 1
-            for size in shape_of(root.type):
-                length *= size
-            kind = with_window(root.type, [length], [1], offset)
+            kind = with_window(root.type, [count(shape_of(root.type))], [1], offset)
             self._flat[whole] = Window(root, kind, whole, FlattenCodec(root.type, order))
         return self._flat[whole], offset
 
 
-def _as_elements(op: ViewOp, flat: Window, start: int, kind: BufferType) -> tuple[Window, int]:
+def _as_elements(flat: Window, start: int, kind: BufferType) -> tuple[Window, int]:
     """Flat memory as elements of the type of `kind`, and the position of the first of them in the storage."""
     old, new = _element_width(flat.type), _element_width(kind)
-    length = shape_of(flat.type)[0]
-    if start * old % new or length * old % new:
-        fail(
-            op,
-            f"as_strided on a view as {kind.element_type} of {length} elements of type {flat.type.element_type}, "
-            "which do not make up whole ones; take the strided view first, then change the dtype",
-        )
     first = start * old // new
-    bits = with_window(flat.type, [length * old // new], [1], first, kind.element_type)
+    bits = with_window(flat.type, [shape_of(flat.type)[0] * old // new], [1], first, kind.element_type)
     return Window(flat.root, bits, flat, BitsCodec()), first
 
 
 def _element_width(kind: BufferType) -> int:
-    from vllm_ir.frontends.fx.types import dtype_of
-
-    dtype = dtype_of(kind.element_type)
-    return 1 if dtype is None else dtype.itemsize
+    return known_dtype(kind.element_type).itemsize
 
 
 def _memory_order(kind: BufferType) -> list[int] | None:
@@ -291,8 +297,6 @@ def _memory_order(kind: BufferType) -> list[int] | None:
 
 def _reached_beyond(function: FuncOp) -> dict[BlockArgument, int]:
     """Arguments whose views leave their window, or whose memory has gaps, and how many elements the storage has."""
-    from vllm_ir.dialects.vllm_ir.function import root_of
-
     found: dict[BlockArgument, int] = {}
     for op in function.block.ops:
         if not isinstance(op, ViewOp) or op.target != "aten.as_strided.default":
@@ -307,5 +311,3 @@ def _reached_beyond(function: FuncOp) -> dict[BlockArgument, int]:
         if _memory_order(root.type) is None or not inside:
             found[root] = max(found.get(root, 0), max(reach[1], own[1]) // _element_width(root.type))
     return found
-
-

@@ -95,7 +95,10 @@ def _view(
         case SliceViewInfo():
             overload, arguments = torch.ops.aten.slice.Tensor, [info.dim, info.start, info.end, 1]
         case AsStridedViewInfo():
-            overload, arguments = torch.ops.aten.as_strided.default, [list(info.size), list(info.stride), info.storage_offset]
+            overload, arguments = (
+                torch.ops.aten.as_strided.default,
+                [list(info.size), list(info.stride), info.storage_offset],
+            )
         case _:
             raise FxImportError(f"{type(info).__name__} of auto_functionalized_v2 is not supported")
     operands = [base]
@@ -136,7 +139,7 @@ def _call(
 def _new_value(importer: GraphImporter, copy: object) -> object:
     if is_sequence(copy):
         return [_new_value(importer, item) for item in copy]
-    return importer.read(copy) if isinstance(copy, SSAValue) else None
+    return importer.read(cast(SSAValue, copy)) if isinstance(copy, SSAValue) else None
 
 
 def _as_list(value: object) -> list[object]:

@@ -79,14 +79,14 @@ class GraphImporter:
 
     def _node(self, node: fx.Node) -> object:
         match node.op:
+            case "call_function":
+                return self._call_function(node)
             case "placeholder":
                 return self._placeholder(node)
             case "get_attr":
                 return self._attribute(node)
             case "output":
                 return self._output(node)
-            case "call_function":
-                return self._call_function(node)
             case kind:
                 raise FxImportError(f"{kind} node is not normalised")
 
@@ -188,7 +188,9 @@ class GraphImporter:
         leaves = list(_leaves(value)) if info.has_results else []
         if not written:
             types = [self.value_type(leaf) for leaf in leaves]
-            op = self.add(CallOp.create(operands=operands, result_types=types, properties=properties), node.name)
+            # Nearly all operations are made here. With its location at hand, xDSL need not look for one.
+            op = CallOp.create(operands=operands, result_types=types, properties=properties, location=self.location)
+            self.add(op, node.name)
             return self.results(value, op.results) if leaves else None
         properties["writes"] = index_array(written)
         returns = [self._returned(leaf, operands, written) for leaf in leaves]

@@ -7,13 +7,13 @@ operand shares the memory. An opaque operator that copies, calls and returns the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import cast
 
 import torch
 from torch import Tensor
-from torch._library.utils import is_builtin
 
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import Overload, clone_with_strides, overloads_of, packet_of, schema_of
@@ -26,45 +26,105 @@ _WRITE_MARK = re.compile(r"\(\w+(\|\w+)*!\)")
 
 
 @cache
-def opaque_functional(overload: Overload, absent: tuple[str, ...] = ()) -> Overload | None:
-    """An operator with the arguments of `overload` that returns its results and the new values of what it writes.
+def opaque_functional(overload: Overload, absent: tuple[str, ...] = (), sharing: tuple[int, ...] = ()) -> Overload:
+    """An operator with the arguments of `overload` that returns its new results and the new values of what it writes.
 
-    `absent` names written arguments that are None; they have no new value. None if the operator is PyTorch's own, or
-    returns one of its operands.
+    Results that are operands are left out. `absent` names written arguments that are None; they have no new value.
+    `sharing` numbers the tensors among the arguments, in order, where some are the same one: those of one number get
+    one copy, and the new values of the different ones come as a list. It is empty where all are different.
     """
-    schema = schema_of(overload)
-    if is_builtin(overload) or any(result.alias_info is not None for result in schema.returns):
-        return None
     names = [a.name for a in op_info(overload).arguments]
     kept = tuple(a.name for a in op_info(overload).arguments if a.writes and a.name not in absent)
-    name = "_".join([re.sub(r"\W", "_", str(overload)), *absent])
+    name = "_".join([re.sub(r"\W", "_", str(overload)), *absent, *map(str, sharing)])
 
     def run(*args: object, **kwargs: object) -> object:
-        return _run_on_copies(overload, kept, {**dict(zip(names, args, strict=False)), **kwargs})
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        return _run_on_copies(overload, kept, {name: given[name] for name in names if name in given}, sharing)
 
-    define_overload(_LIBRARY, _NAMESPACE, name, _signature(overload, kept), cast(Kernel, run), cast(Kernel, run))
+    schema, tags = _signature(overload, kept, sharing), {torch.Tag.nondeterministic_seeded}.intersection(overload.tags)
+    define_overload(_LIBRARY, _NAMESPACE, name, schema, cast(Kernel, run), cast(Kernel, run), tags=tuple(tags))
     packet = packet_of(_NAMESPACE, name)
-    return None if packet is None else overloads_of(packet)[0]
+    if packet is None:
+        raise RuntimeError(f"{_NAMESPACE}::{name} was not defined")
+    return overloads_of(packet)[0]
 
 
-def _signature(overload: Overload, kept: tuple[str, ...]) -> str:
-    text = str(schema_of(overload))
-    arguments = _WRITE_MARK.sub("", text[text.index("(") : text.rindex("->")].strip())
-    kinds = {a.name: str(a.type) for a in schema_of(overload).arguments}
-    results = [str(result.type) for result in schema_of(overload).returns]
-    results += ["Tensor[]" if kinds[name].startswith("List") else "Tensor" for name in kept]
+def _signature(overload: Overload, kept: tuple[str, ...], sharing: tuple[int, ...]) -> str:
+    schema = schema_of(overload)
+    text, _, returned = str(schema).rpartition(" -> ")
+    arguments = _WRITE_MARK.sub("", text[text.index("(") :])
+    kinds = {a.name: str(a.type) for a in schema.arguments}
+    declared = returned[1:-1] if returned.startswith("(") else returned
+    results = [
+        result for result, fact in zip(declared.split(", "), schema.returns, strict=False) if fact.alias_info is None
+    ]
+    if sharing:
+        results.append("Tensor[]")
+    else:
+        results += ["Tensor[]" if kinds[name].startswith("List") else "Tensor" for name in kept]
     return f"{arguments} -> ({', '.join(results)})"
 
 
-def _run_on_copies(overload: Overload, written: tuple[str, ...], given: Mapping[str, object]) -> object:
+def _run_on_copies(
+    overload: Overload, written: tuple[str, ...], given: Mapping[str, object], sharing: tuple[int, ...]
+) -> object:
     """Call `overload` on copies of what it writes; whatever else it takes is read as it is, even if it is the same."""
-    bound = dict(given)
-    for name in written:
-        bound[name] = _copied(given[name])
+    copies: dict[int, Tensor] = {}
+    if sharing:
+        bound = _with_shared_copies(given, written, sharing, copies)
+    else:
+        bound = {name: _copied(value) if name in written else value for name, value in given.items()}
     own: object = overload(**bound)
-    results = [] if own is None else list(own) if is_sequence(own) else [own]
-    results.extend(bound[name] for name in written)
+    returns = schema_of(overload).returns
+    mine: Sequence[object] = [own] if len(returns) == 1 else own if is_sequence(own) else []
+    results = [value for value, result in zip(mine, returns, strict=True) if result.alias_info is None]
+    if sharing:
+        results.append(list(copies.values()))
+    else:
+        results.extend(bound[name] for name in written)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _with_shared_copies(
+    bound: Mapping[str, object], written: tuple[str, ...], sharing: tuple[int, ...], copies: dict[int, Tensor]
+) -> dict[str, object]:
+    """The arguments with all uses of a written tensor replaced by one copy, which is recorded under its number."""
+    numbers = iter(sharing)
+    numbered = {name: _numbered(value, numbers) for name, value in bound.items()}
+    for name in written:
+        for number, tensor in _tensors(numbered[name]):
+            if number not in copies:
+                copies[number] = clone_with_strides(tensor)
+    return {name: _replaced(value, copies) for name, value in numbered.items()}
+
+
+def _numbered(value: object, numbers: Iterator[int]) -> object:
+    """Nested lists with each tensor as a pair of its number and itself."""
+    if isinstance(value, Tensor):
+        return _Numbered(next(numbers), value)
+    return [_numbered(item, numbers) for item in value] if is_sequence(value) else value
+
+
+def _tensors(value: object) -> Iterator[tuple[int, Tensor]]:
+    if isinstance(value, _Numbered):
+        yield value.number, value.tensor
+    elif is_sequence(value):
+        for item in value:
+            yield from _tensors(item)
+
+
+def _replaced(value: object, copies: Mapping[int, Tensor]) -> object:
+    if isinstance(value, _Numbered):
+        return copies.get(value.number, value.tensor)
+    return [_replaced(item, copies) for item in value] if is_sequence(value) else value
+
+
+@dataclass(frozen=True)
+class _Numbered:
+    """A tensor among the arguments of a call; equal numbers are one tensor of the program."""
+
+    number: int
+    tensor: Tensor
 
 
 def _copied(value: object) -> object:

@@ -28,10 +28,17 @@ def parse_schema(text: str) -> torch.FunctionSchema:
 
 
 def define_overload(
-    library: torch.library.Library, namespace: str, name: str, schema: str, kernel: Kernel, fake: Kernel
+    library: torch.library.Library,
+    namespace: str,
+    name: str,
+    schema: str,
+    kernel: Kernel,
+    fake: Kernel,
+    *,
+    tags: tuple[torch.Tag, ...] = (),
 ) -> None:
     """Define `name` (`op` or `op.overload`) with one kernel for all devices and one for fake and meta tensors."""
-    library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag,))
+    library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag, *tags))
     library.impl(name, kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{namespace}::{name}", fake, lib=library)
 

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field, fields
 import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
+from xdsl.context import Context
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import PassFailedException
+
 from vllm_ir.backends.fx.export import export_fx, export_split
 from vllm_ir.conversions.functionalize import FunctionalizePass
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.importer import import_callable, import_fx
 from vllm_ir.tools.text import parse
-from xdsl.context import Context
-from xdsl.dialects.builtin import ModuleOp
-from xdsl.utils.exceptions import PassFailedException
 
 Program = Callable[..., object]
 Inputs = Callable[[], Sequence[object]]
@@ -63,11 +64,11 @@ class Storages:
         storage = tensor.untyped_storage()
         if storage.nbytes() == 0:
             return EMPTY, 0
+        if tensor.numel() == 0:  # has no address
+            return self.arguments.get(storage.data_ptr(), "new memory"), 0
         if (known := self.arguments.get(storage.data_ptr())) is not None:
             return known, tensor.data_ptr() - storage.data_ptr()
-        name, start = self.fresh.setdefault(
-            storage.data_ptr(), (f"new memory {len(self.fresh)}", tensor.data_ptr())
-        )
+        name, start = self.fresh.setdefault(storage.data_ptr(), (f"new memory {len(self.fresh)}", tensor.data_ptr()))
         return name, tensor.data_ptr() - start
 
 

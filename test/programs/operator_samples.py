@@ -1,4 +1,4 @@
-"""Arguments for operators: recorded from PyTorch's own samples, or made from the schema until eager mode accepts them."""
+"""Arguments for operators: recorded from PyTorch's own samples, or guessed until eager mode accepts them."""
 
 from __future__ import annotations
 
@@ -166,8 +166,16 @@ def _guess(name: str, kind: str, shape: Sequence[int], dtype: torch.dtype) -> ob
     if "Tensor" in kind and kind.startswith(("List", "Optional[List")):
         return [_random(shape, dtype) for _ in range(2)]
     numbers = {
-        "int": 1, "SymInt": 1, "float": 0.5, "number": 2, "Scalar": 2, "bool": False, "str": "none",
-        "Optional[int]": None, "Optional[float]": None, "Optional[bool]": None,
+        "int": 1,
+        "SymInt": 1,
+        "float": 0.5,
+        "number": 2,
+        "Scalar": 2,
+        "bool": False,
+        "str": "none",
+        "Optional[int]": None,
+        "Optional[float]": None,
+        "Optional[bool]": None,
     }
     if kind in numbers:
         return numbers[kind]

@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
+from xdsl.utils.exceptions import PassFailedException
+
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.importer import import_fx
 from vllm_ir.frontends.fx.schemas import functional_twin
-from xdsl.utils.exceptions import PassFailedException
 
 RIGHT = "right"
 ROUNDED = "right up to rounding"
@@ -117,7 +118,9 @@ def _spread(tensor: Tensor) -> Tensor:
     return wide
 
 
-def makers(overload: OpOverload, recorded: Mapping[OpOverload, Sequence[object]], samples: ModuleType) -> Iterator[Maker]:
+def makers(
+    overload: OpOverload, recorded: Mapping[OpOverload, Sequence[object]], samples: ModuleType
+) -> Iterator[Maker]:
     """Makers of arguments: from recorded calls of the operator or of its functional form, then from its schema."""
     twin = functional_twin(overload)
     for call in recorded.get(overload, ()):
@@ -180,7 +183,9 @@ def _compare(example: Example, expected: object, harness: ModuleType) -> Outcome
     try:
         actual = harness.observe(compiled, example.inputs())
     except Exception as error:  # noqa: BLE001  # see above
-        return Outcome(CRASHED, f"when run: {type(error).__name__}: {error}")
+        resized = [tensor.shape for tensor in example.inputs()] != [entry[1] for entry in expected.arguments]
+        kind = REFUSED if resized else CRASHED
+        return Outcome(kind, f"when run: {type(error).__name__}: {error}")
     if actual == expected:
         return Outcome(RIGHT)
     differing = [entry for entry in vars(actual) if getattr(actual, entry) != getattr(expected, entry)]
@@ -215,7 +220,13 @@ def _is_as_functional(example: Example, compiled: Callable[..., object]) -> bool
     arguments = example.make()
     torch.manual_seed(0)
     with torch.no_grad():
-        wanted = twin.overload(**{names[position]: arguments[names[position]] for position in twin.arguments if names[position] in arguments})
+        wanted = twin.overload(
+            **{
+                names[position]: arguments[names[position]]
+                for position in twin.arguments
+                if names[position] in arguments
+            }
+        )
     torch.manual_seed(0)
     inputs = example.inputs()
     with torch.no_grad():
@@ -224,7 +235,9 @@ def _is_as_functional(example: Example, compiled: Callable[..., object]) -> bool
     fresh = len(twin.fresh)
     wanted_values = [leaf for leaf in pytree.tree_leaves(wanted) if isinstance(leaf, Tensor)][fresh:]
     try:
-        torch.testing.assert_close(windows, [w.to(v.dtype) for v, w in zip(windows, wanted_values, strict=True)], equal_nan=True)
+        torch.testing.assert_close(
+            windows, [w.to(v.dtype) for v, w in zip(windows, wanted_values, strict=True)], equal_nan=True
+        )
     except (AssertionError, ValueError):
         return False
     return True

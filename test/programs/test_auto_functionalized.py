@@ -65,7 +65,9 @@ def test_program(name: str, version: int, harness: object) -> None:
     seen: list[str] = []
 
     def compiler(gm: fx.GraphModule, example_inputs: Sequence[object]) -> Program:
-        seen.extend(node.target.name() for node in gm.graph.nodes if isinstance(node.target, torch._ops.HigherOrderOperator))
+        seen.extend(
+            node.target.name() for node in gm.graph.nodes if isinstance(node.target, torch._ops.HigherOrderOperator)
+        )
         module = harness.functionalized(harness.import_fx(gm, example_inputs))  # type: ignore[attr-defined]
         return make_boxed_func(harness.export_fx(module, like=gm))  # type: ignore[attr-defined]
 

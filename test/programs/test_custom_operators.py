@@ -84,9 +84,7 @@ def _alias_and_new(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x.add_(y), y + 1
 
 
-def _numbers(
-    x: Tensor, n: int, f: float, b: bool, s: str, shape: list[int], dtype: torch.dtype | None = None
-) -> None:
+def _numbers(x: Tensor, n: int, f: float, b: bool, s: str, shape: list[int], dtype: torch.dtype | None = None) -> None:
     x.add_(n * f + (1 if b else 0) + len(s) + sum(shape)).add_(torch.ones(1, dtype=dtype or torch.float32))
 
 
@@ -171,9 +169,9 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor], object]] = {
         x * 1,
     ),
     "strided, on a transposed intermediate": lambda x, y: (lambda z: (ops().strided(z, z.clone().t()), z))(x.t() + 1),
-    "strided, on a value that was read": lambda x, y: (
-        lambda z: (z.copy_(y.t()), ops().strided(x, z + 1), x * 1)
-    )(torch.zeros(3, 3)),
+    "strided, on a value that was read": lambda x, y: (lambda z: (z.copy_(y.t()), ops().strided(x, z + 1), x * 1))(
+        torch.zeros(3, 3)
+    ),
 }
 
 

@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, and operators that draw random numbers: the same numbers, the same state afterwards."""
+"""Operators on lists of tensors, and operators that draw random numbers: equal numbers, equal state afterwards."""
 
 from collections.abc import Callable
 

@@ -215,9 +215,7 @@ def test_writes_one_after_the_other(view: str, check: Callable[..., None]) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize(("view", "write"), [(view, write) for view in VIEWS for write in possible(view)])
 def test_write_through_view(view: str, write: str, check: Callable[..., None]) -> None:
-    check(
-        lambda base, values: write_through(base, values, view, write), lambda: (VIEWS[view][0](), source_for(view))
-    )
+    check(lambda base, values: write_through(base, values, view, write), lambda: (VIEWS[view][0](), source_for(view)))
 
 
 @pytest.mark.parametrize("view", ["select", "slice with a step", "T", "reshape", "unbind", "unfold with gaps", "real"])
@@ -229,3 +227,27 @@ def test_through_dynamo(view: str, check: Callable[..., None]) -> None:
         return [write_through(base, values, view, write) for base, write in zip(bases, writes, strict=True)]
 
     check(program, lambda: ([VIEWS[view][0]() for _ in writes], source_for(view)), dynamo=True)
+
+
+DYNAMIC_VIEWS = ["slice with a step", "diagonal", "permute", "view with -1", "unflatten", "chunk", "split_with_sizes"]
+
+
+def check_with_dynamic_sizes(view: str, check: Callable[..., None]) -> None:
+    writes = [write for write in ("add_", "copy_ of a row", "index_put_", "custom operator") if write in possible(view)]
+
+    def program(bases: list[Tensor], values: Tensor) -> object:
+        return [write_through(base, values, view, write) for base, write in zip(bases, writes, strict=True)]
+
+    check(program, lambda: ([VIEWS[view][0]() for _ in writes], source_for(view)), dynamo=True, dynamic=True)
+
+
+@pytest.mark.parametrize("view", DYNAMIC_VIEWS)
+def test_dynamic_sizes(view: str, check: Callable[..., None]) -> None:
+    check_with_dynamic_sizes(view, check)
+
+
+@pytest.mark.slow
+# The layout of the storage of a transposed tensor of dynamic sizes is not known, and that is said.
+@pytest.mark.parametrize("view", sorted(VIEWS.keys() - {*DYNAMIC_VIEWS, "as_strided of a transposed tensor"}))
+def test_more_dynamic_sizes(view: str, check: Callable[..., None]) -> None:
+    check_with_dynamic_sizes(view, check)

@@ -1,0 +1,14 @@
+// One translation unit: torch's headers take longer to compile than all kernels together.
+#include <torch/library.h>
+
+#include "rms_norm.h"
+#include "rotary_embedding.h"
+#include "silu_and_mul.h"
+
+// The schemas are defined in Python, with kernels for all other dispatch keys; these take precedence on the CPU.
+TORCH_LIBRARY_IMPL(vllm_ir_cpu, CPU, m) {
+  m.impl("rms_norm", vllm_ir::rms_norm);
+  m.impl("fused_add_rms_norm_", vllm_ir::fused_add_rms_norm_);
+  m.impl("silu_and_mul", vllm_ir::silu_and_mul);
+  m.impl("rotary_embedding_", vllm_ir::rotary_embedding_);
+}
