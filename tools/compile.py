@@ -26,7 +26,14 @@ from vllm_ir.tools.lowering import (
     written_arguments,
 )
 from vllm_ir.tools.options import CompileOptions, parse_options
-from vllm_ir.tools.overlap import Arrangement, ArrangementCheck, CheckedCall, can_overlap
+from vllm_ir.tools.overlap import (
+    Arrangement,
+    ArrangementCheck,
+    CheckedCall,
+    can_overlap,
+    overlapping_pairs,
+    same_window,
+)
 from vllm_ir.tools.reports import CompileReport, phase, record_copies, recording
 from vllm_ir.tools.torch_internals import autocast_enabled, compile_lock, switches_gradients_on, without_autocast
 
@@ -111,6 +118,8 @@ class _Artifact:
 
 def _compile_direct(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions, inductor: bool) -> Compiled:
     """Compile a graph without gradients: the IR knows all that it does to its arguments."""
+    if _overlap_with_dynamic_sizes(inputs):
+        return _for_each_arrangement(gm, options, inductor)
     artifact = _build(gm, inputs, options, inductor)
     call = artifact.call
     fetch = _attribute_getter(gm, artifact.attributes)
@@ -131,6 +140,25 @@ def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions
         call = without_autocast(call)
     written = frozenset(written_arguments(module))
     return _Artifact(call, normalized.attributes, written, overlapping_arguments(module))
+
+
+def _overlap_with_dynamic_sizes(inputs: Sequence[object]) -> bool:
+    """Whether inputs of symbolic sizes are different windows onto the same memory, so that only their sizes tell how."""
+    if not any(isinstance(value, torch.SymInt) for value in inputs) or not can_overlap(inputs):
+        return False
+    pairs = ((inputs[left], inputs[right]) for left, right in overlapping_pairs(inputs))
+    return any(not same_window(cast(Tensor, left), cast(Tensor, right)) for left, right in pairs)
+
+
+def _for_each_arrangement(gm: fx.GraphModule, options: CompileOptions, inductor: bool) -> Compiled:
+    """Compile once for every size that the arguments come in, when they do."""
+    original = without_values(gm)
+
+    def compile_for(arguments: Sequence[object]) -> Compiled:
+        with _compiling(options, inductor):
+            return _compile_direct(without_values(original), arguments, options, inductor)
+
+    return CheckedCall(None, None, compile_for, original.forward)
 
 
 def _checked(

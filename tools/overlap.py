@@ -82,6 +82,16 @@ def overlapping_groups(arguments: Sequence[object]) -> list[list[int]]:
     return [sorted(group) for group in groups]
 
 
+def same_window(left: Tensor, right: Tensor) -> bool:
+    """Whether two tensors are the same elements of the same memory, in the same order."""
+    return (
+        left.data_ptr() == right.data_ptr()
+        and left.shape == right.shape
+        and left.stride() == right.stride()
+        and left.dtype == right.dtype
+    )
+
+
 def can_overlap(arguments: Sequence[object]) -> bool:
     """Whether there are two tensors among the arguments, all of them real, so that their addresses mean something."""
     tensors = [value for value in arguments if isinstance(value, Tensor)]
@@ -160,16 +170,16 @@ class CheckedCall:
 
     def __init__(
         self,
-        call: Compiled,
-        check: ArrangementCheck,
+        call: Compiled | None,
+        check: ArrangementCheck | None,
         compile_for: Callable[[Sequence[object]], Compiled],
         uncompiled: Compiled,
     ) -> None:
         """Check calls of `call`.
 
         Args:
-            call: takes all arguments, and was compiled for an arrangement of them.
-            check: tells this arrangement.
+            call: takes all arguments, and was compiled for an arrangement of them; None if nothing is compiled yet.
+            check: tells this arrangement; None like `call`.
             compile_for: makes a callable like `call`, for the arguments given.
             uncompiled: the program as it was written.
         """
@@ -182,7 +192,7 @@ class CheckedCall:
 
     def __call__(self, *arguments: object) -> object:
         """Run the program."""
-        if self._check.holds(arguments):
+        if self._call is not None and self._check is not None and self._check.holds(arguments):
             return self._call(*arguments)
         return self._other(arguments)(*arguments)
 

@@ -27,6 +27,7 @@ from vllm_ir.frontends.fx.torch_internals import (
     shape_env_of,
     storage_id,
 )
+from vllm_ir.frontends.ops.memory import may_overlap
 
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor)
 
@@ -77,13 +78,32 @@ def fresh_fakes(mode: FakeTensorMode, sources: Sequence[InputSource]) -> list[ob
         if (tensor := source.tensor) is not None:
             _check_supported(source.name, tensor)
             groups.setdefault(storage_id(tensor), []).append(i)
-    # A converter of our own: the mode's memo holds fakes that earlier traces have mutated.
-    converter = FakeTensorConverter()
     for members in groups.values():
-        built = _group_fakes(mode, [sources[i] for i in members], converter)
-        for i, fake in zip(members, built, strict=True):
-            fakes[i] = fake
+        for part in _overlapping_parts(sources, members):
+            # A converter of our own: the mode's memo holds fakes that earlier traces have mutated.
+            built = _group_fakes(mode, [sources[i] for i in part], FakeTensorConverter())
+            for i, fake in zip(part, built, strict=True):
+                fakes[i] = fake
     return fakes
+
+
+def _overlapping_parts(sources: Sequence[InputSource], members: Sequence[int]) -> list[list[int]]:
+    """Inputs in one storage, apart where they have no byte in common and where their sizes are symbolic.
+
+    Windows of symbolic sizes onto one storage cannot be compared. Those of known sizes stay together: their place in
+    the storage tells what `as_strided` reaches.
+    """
+    examples = [sources[i].example for i in members]
+    real = [t for t in examples if isinstance(t, torch.Tensor) and not isinstance(t, FakeTensor)]
+    dynamic = any(is_symbolic(sources[i].meta) for i in members)
+    if not dynamic or len(real) < len(members) or any(tensor.is_meta for tensor in real):
+        return [list(members)]
+    parts: list[list[int]] = []
+    for i, tensor in zip(members, real, strict=True):
+        touching = [part for part in parts if any(may_overlap(tensor, real[members.index(other)]) for other in part)]
+        parts = [part for part in parts if part not in touching]
+        parts.append(sorted([i, *(other for part in touching for other in part)]))
+    return parts
 
 
 def entry_metadata_known(mode: FakeTensorMode, source: InputSource) -> bool:

@@ -61,7 +61,7 @@ def _signature(overload: Overload, kept: tuple[str, ...], sharing: tuple[int, ..
     if sharing:
         results.append("Tensor[]")
     else:
-        results += ["Tensor[]" if kinds[name].startswith("List") else "Tensor" for name in kept]
+        results += ["Tensor[]" if "List" in kinds[name] else "Tensor" for name in kept]
     return f"{arguments} -> ({', '.join(results)})"
 
 

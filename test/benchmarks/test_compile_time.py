@@ -4,12 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "compile_time.py"
 
 
-@pytest.mark.slow
 def test_every_stage_is_measured() -> None:
     command = [sys.executable, str(BENCHMARK), "--layers", "2", "1", "--repeat", "1", "--profile", "import"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

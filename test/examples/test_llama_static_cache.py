@@ -26,7 +26,6 @@ def row(output: str, name: str) -> list[str]:
     return [cell.strip() for cell in found[0].split("│")]
 
 
-@pytest.mark.slow
 def test_small_model_agrees_with_eager(tmp_path: Path) -> None:
     done = run_example("--backend", "vllm_ir_eager", "--no-inductor", "--keep", str(tmp_path))
     assert done.returncode == 0, done.stderr
