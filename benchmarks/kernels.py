@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     missing = unsupported_reason()
     if missing is not None:
-        raise SystemExit(missing)
+        raise SystemExit(f"provider {PROVIDER!r}: {missing}")
     threads = torch.get_num_threads()
     table = Table("op", "dtype", "rows", "native µs", "kernel µs", "ratio", title=f"{threads} threads", box=box.SIMPLE)
     for column in table.columns[2:]:

@@ -67,7 +67,7 @@ class SplitGraph:
     """A program as a pure graph and what is done with its outputs.
 
     `core` takes the function's arguments and returns a flat tuple of new tensors and numbers: results first, then the
-    final values of arguments. `epilogue`, called with `epilogue_arguments` of the arguments and then all outputs of
+    final values of arguments and sizes that the epilogue needs. `epilogue`, called with `epilogue_arguments` of the arguments and then all outputs of
     the core, writes the arguments and returns what the program returns; None if that is what the core returned.
     """
 
@@ -88,6 +88,9 @@ def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTens
         _placeholders(exporter, inputs)
         tail = exporter.body()
         results = Results(exporter, tail)
+        for value in _symbols(tail):
+            if not isinstance(value, BlockArgument):
+                results.nodes.setdefault(value, exporter.values[value])
         returned = _returned(tail)
         order = sorted(results.nodes, key=lambda value: value not in returned)
         outputs = [value for value in order if isinstance(results.nodes[value], fx.Node)]
@@ -140,8 +143,7 @@ def _with_epilogue(
     for value in outputs:
         node = results.nodes[value]
         known[value] = _placeholder(builder, value, node.meta["val"] if isinstance(node, fx.Node) else None)
-    for value in _symbols(tail):
-        known.setdefault(value, used.get(value) if isinstance(value, BlockArgument) else None)
+    known.update(used)
     TailExporter(function, builder, argument, known).run(tail)
     epilogue = fx.GraphModule(nn.Module(), builder.graph)
     return SplitGraph(core, epilogue, tuple(value.index for value in used))

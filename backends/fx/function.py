@@ -30,7 +30,7 @@ from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
 from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node
-from vllm_ir.frontends.fx.types import is_shaped, known_dtype
+from vllm_ir.frontends.fx.types import known_dtype
 from vllm_ir.frontends.fx.values import decode, is_sequence
 from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.dialect import operand_segments

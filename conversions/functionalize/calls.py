@@ -31,7 +31,7 @@ from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.inference import infer_types
 from vllm_ir.frontends.fx.schemas import OpInfo, Twin, functional_twin, op_info, resolve
 from vllm_ir.frontends.fx.torch_objects import is_overload
-from vllm_ir.frontends.fx.types import dtype_of, is_tensor
+from vllm_ir.frontends.fx.types import dtype_of, is_shaped, is_tensor
 
 aten = torch.ops.aten
 
@@ -193,11 +193,12 @@ def _result_types(
     if inferred is None or len(inferred) != len(expected):
         return None
     types: list[Attribute] = []
+    dynamic = any(DYNAMIC_INDEX in shape_of(operand.type) for operand in operands if is_shaped(operand.type))
     for want, got in zip(expected, inferred, strict=True):
         if not is_tensor(want) or not is_tensor(got):
             types.append(want)
             continue
-        if DYNAMIC_INDEX not in want.get_shape() and want.get_shape() != got.get_shape():
+        if want.get_shape() != got.get_shape() and not dynamic:
             fail(
                 op,
                 f"gives a tensor of shape {list(got.get_shape())} to one of shape {list(want.get_shape())}; "

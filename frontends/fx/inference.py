@@ -51,7 +51,7 @@ def _infer_with_examples(
         return _infer(overload, trees, types, sample)
     # What a program proves about its sizes is not in the types: equal ones may have different expressions. Tensors of
     # size 1 fit each other.
-    for size in (sample, _one):
+    for size in (_one, sample):
         try:
             return _infer(overload, trees, types, size)
         except FxImportError:
@@ -59,7 +59,7 @@ def _infer_with_examples(
     return None
 
 
-def _one(expression: str) -> int:
+def _one(_: str) -> int:
     return 1
 
 
