@@ -143,7 +143,7 @@ def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions
 
 
 def _overlap_with_dynamic_sizes(inputs: Sequence[object]) -> bool:
-    """Whether inputs of symbolic sizes are different windows onto the same memory, so that only their sizes tell how."""
+    """Whether inputs of symbolic sizes are different windows onto the same memory, so only sizes tell how."""
     if not any(isinstance(value, torch.SymInt) for value in inputs) or not can_overlap(inputs):
         return False
     pairs = ((inputs[left], inputs[right]) for left, right in overlapping_pairs(inputs))

@@ -67,8 +67,9 @@ class SplitGraph:
     """A program as a pure graph and what is done with its outputs.
 
     `core` takes the function's arguments and returns a flat tuple of new tensors and numbers: results first, then the
-    final values of arguments and sizes that the epilogue needs. `epilogue`, called with `epilogue_arguments` of the arguments and then all outputs of
-    the core, writes the arguments and returns what the program returns; None if that is what the core returned.
+    final values of arguments and sizes that the epilogue needs. `epilogue`, called with `epilogue_arguments` of the
+    arguments and then all outputs of the core, writes the arguments and returns what the program returns; None if that
+    is what the core returned.
     """
 
     core: fx.GraphModule
@@ -143,7 +144,7 @@ def _with_epilogue(
     for value in outputs:
         node = results.nodes[value]
         known[value] = _placeholder(builder, value, node.meta["val"] if isinstance(node, fx.Node) else None)
-    known.update(used)
+    known.update((value, node) for value, node in used.items())
     TailExporter(function, builder, argument, known).run(tail)
     epilogue = fx.GraphModule(nn.Module(), builder.graph)
     return SplitGraph(core, epilogue, tuple(value.index for value in used))

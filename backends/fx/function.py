@@ -233,7 +233,7 @@ class FunctionExporter:
         return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
 
     def _restrided(self, op: CallOp | ViewOp, nodes: Sequence[object]) -> dict[fx.Node, fx.Node]:
-        """For each tensor operand, of which `nodes` are the nodes, one with the same value and the strides of its type."""
+        """For the node of each tensor operand, one with the same value and the strides of the operand's type."""
         fixed: dict[fx.Node, fx.Node] = {}
         for operand, node in zip(op.operands, nodes, strict=True):
             if not isinstance(node, fx.Node) or isinstance(operand.type, BufferType):
@@ -290,8 +290,8 @@ class FunctionExporter:
     def _separate_operands(self, op: CallOp) -> list[object]:
         """The operands as nodes; those that are written are nodes that no other operand is.
 
-        Operands of equal values are one value here, though the program has them in different memory: a write to one must
-        not show in the other. Arguments that are one memory in the program are one operand.
+        Operands of equal values are one value here, though the program has them in different memory: a write to one
+        must not show in the other. Arguments that are one memory in the program are one operand.
         """
         operands = [self._operand(operand) for operand in op.operands]
         for index in op.update_indices:

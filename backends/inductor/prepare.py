@@ -1,14 +1,18 @@
 """What Inductor expects to find in a graph that `make_fx` has not traced for it."""
 
+from functools import cache
+
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vllm_ir.backends.inductor.decompose import Decompositions, decompose_nodes
 from vllm_ir.backends.inductor.torch_internals import depends_on_strides, rounds_between_operators
-from vllm_ir.frontends.fx.torch_objects import is_overload, map_nodes, schema_of
+from vllm_ir.frontends.fx.schemas import op_info
+from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, map_nodes, schema_of
 
 _LOW_PRECISION = (torch.bfloat16, torch.float16)
+_CASTS = (torch.ops.prims.convert_element_type.default, torch.ops.aten._to_copy.default)
 
 
 def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fake_mode: FakeTensorMode) -> None:
@@ -17,7 +21,9 @@ def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fak
     Operators of the decomposition table are decomposed: Inductor refuses to fall back to them. Defaults are left out,
     as in traced calls. Operators that depend on strides record those of their operands; without the record Inductor
     gives them any layout it likes. Under `emulate_precision_casts` operators on bfloat16 and float16 are marked: the
-    mark, not the setting, makes fused kernels round between them as eager does.
+    mark, not the setting, makes fused kernels round between them as eager does. Operators on element types that have
+    no common type with others (float8, uint16, …) are marked too: Inductor cannot generate code for all of them, and
+    runs those as eager does.
     """
     decompose_nodes(gm, decompositions, fake_mode)
     rounds = rounds_between_operators()
@@ -28,6 +34,8 @@ def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fak
             _drop_defaults(node, schema_of(node.target))
             if rounds and any(map(_is_low_precision, (node, *node.all_input_nodes))):
                 node.meta["low_precision_pointwise_barrier"] = True
+            if any(map(_is_only_stored, node.all_input_nodes)) and not _only_reinterprets(node.target):
+                node.meta["should_fallback"] = True
         if "eager_input_vals" not in node.meta and depends_on_strides(node):
             node.meta["eager_input_vals"] = map_nodes((node.args, node.kwargs), _value_of)
     gm.graph.lint()
@@ -61,3 +69,23 @@ def _value_of(node: fx.Node) -> object:
 def _is_low_precision(node: fx.Node) -> bool:
     value = node.meta.get("val")
     return isinstance(value, torch.Tensor) and value.dtype in _LOW_PRECISION
+
+
+def _is_only_stored(node: fx.Node) -> bool:
+    """Whether a value has an element type that eager stores and casts but does not mix with others."""
+    value = node.meta.get("val")
+    return isinstance(value, torch.Tensor) and not _has_promotion(value.dtype)
+
+
+@cache
+def _has_promotion(dtype: torch.dtype) -> bool:
+    try:
+        torch.promote_types(torch.bool, dtype)
+    except RuntimeError:
+        return False
+    return True
+
+
+def _only_reinterprets(target: Overload) -> bool:
+    """Whether an operator is a view or a cast, which Inductor can do for every element type."""
+    return op_info(target).is_view or target in _CASTS

@@ -156,7 +156,7 @@ def test_attributes_are_taken_by_reference():
 def test_missing_attribute_is_named():
     model = nn.BatchNorm1d(2)
     module = ir.import_callable(model.eval(), torch.ones(3, 2))
-    with pytest.raises(VerifyException, match="'running_mean'|'weight'|'bias'|'running_var'"):
+    with pytest.raises(VerifyException, match=r"'running_mean'|'weight'|'bias'|'running_var'"):
         ir.export_fx(module, like=nn.Module())
 
 

@@ -319,7 +319,8 @@ def test_text_with_the_schemas_effects_is_accepted():
     buffer = "!vllm_ir.buffer<4xf32>"
     check_module(
         with_call(
-            f"%z = torch.call @aten.add_.Tensor(%x, 1, alpha = 1) reads(%x) writes(%x) returns [0] : ({buffer}) -> {buffer}\n"
+            "%z = torch.call @aten.add_.Tensor(%x, 1, alpha = 1) reads(%x) writes(%x) returns [0] : "
+            f"({buffer}) -> {buffer}\n"
             f"%y = torch.call @aten.mul.Tensor(%z, 2) reads(%z) : ({buffer}) -> tensor<4xf32>",
             "%y",
         )
