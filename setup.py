@@ -17,4 +17,8 @@ packages = [
     for inner in ("", *find_packages(folder))
 ]
 
-setup(packages=packages, package_dir=package_dir, package_data={ROOT: ["py.typed"]})
+setup(
+    packages=packages,
+    package_dir=package_dir,
+    package_data={ROOT: ["py.typed"], f"{ROOT}.backends.kernels.cpu": ["csrc/*.cpp", "csrc/*.h"]},
+)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vllm_ir.backends.fx.export import export_fx
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
-    from vllm_ir.frontends.ops import IrOpPriorityConfig, KernelConfig, ops, register_op
     from vllm_ir.tools.pipelines import run_passes
+    from vllm_ir.tools.providers import IrOpPriorityConfig, KernelConfig, ops, register_op
     from vllm_ir.tools.reports import clear_compile_reports, compile_reports
     from vllm_ir.tools.text import parse
 
@@ -35,17 +35,17 @@ __all__ = [
 
 _HOMES: Mapping[str, str] = MappingProxyType(
     {
-        "IrOpPriorityConfig": "vllm_ir.frontends.ops",
-        "KernelConfig": "vllm_ir.frontends.ops",
+        "IrOpPriorityConfig": "vllm_ir.tools.providers",
+        "KernelConfig": "vllm_ir.tools.providers",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
         "export_fx": "vllm_ir.backends.fx.export",
         "import_callable": "vllm_ir.frontends.fx.importer",
         "import_exported": "vllm_ir.frontends.fx.importer",
         "import_fx": "vllm_ir.frontends.fx.importer",
-        "ops": "vllm_ir.frontends.ops",
+        "ops": "vllm_ir.tools.providers",
         "parse": "vllm_ir.tools.text",
-        "register_op": "vllm_ir.frontends.ops",
+        "register_op": "vllm_ir.tools.providers",
         "run_passes": "vllm_ir.tools.pipelines",
     }
 )

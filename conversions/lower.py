@@ -21,6 +21,7 @@ from vllm_ir.conversions.inline import inline
 from vllm_ir.conversions.trace import Decompositions, Examples, Traced, trace_callable
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
+from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.build import CallBuilder
 from vllm_ir.frontends.fx.types import is_tensor
@@ -89,6 +90,9 @@ class _Lowering:
             fail(op, f"provider {impl.provider!r} returns {len(results)} results, the op has {len(op.results)}")
         for old, new in zip(op.results, results, strict=True):
             _check_result(op, impl, old, new)
+            if new.type != old.type:
+                # The implementation lays the value out in another way, or knows its sizes by other expressions.
+                new = b.add(RelayoutOp.create(operands=[new], result_types=[old.type])).results[0]
             old.replace_all_uses_with(new)
         op.detach()
         op.erase()

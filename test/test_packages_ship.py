@@ -48,7 +48,8 @@ def test_every_source_file_ships_under_its_import_name(wheel: Path):
     expected = {
         f"{package}/{file.relative_to(ROOT / folder).as_posix()}"
         for folder, package in FOLDERS.items()
-        for file in (ROOT / folder).rglob("*.py")
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in (".py", ".cpp", ".h")
     }
     assert shipped(wheel) == expected | {"vllm_ir/py.typed"}
 

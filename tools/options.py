@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import cast
 
-from vllm_ir.frontends.ops import IrOpPriorityConfig, ops
 from vllm_ir.tools.pipelines import expand
+from vllm_ir.tools.providers import IrOpPriorityConfig, ops
 from vllm_ir.tools.torch_internals import inductor_patches, is_inductor_option
 
 DEFAULT_PASSES = "functionalize,lower"

@@ -134,7 +134,7 @@ class VllmIrOptMain(xDSLOptMain):
         priorities = self.command_line.priorities
         if not priorities:
             return nullcontext()
-        from vllm_ir.frontends.ops import IrOpPriorityConfig, ops
+        from vllm_ir.tools.providers import IrOpPriorityConfig, ops
 
         for op in priorities:
             if op not in ops:

@@ -56,13 +56,13 @@ def _inline(gm: fx.GraphModule, node: fx.Node, steps: fx.GraphModule, operands: 
                 continue
             new[step] = gm.graph.node_copy(step, new.__getitem__)
             if step.op == "get_attr":
-                _adopt_attribute(gm, new[step], fetch_attribute(steps, cast(str, step.target)))
+                adopt_attribute(gm, new[step], fetch_attribute(steps, cast(str, step.target)))
             if "stack_trace" in node.meta:
                 new[step].meta["stack_trace"] = node.meta["stack_trace"]
     return map_nodes(steps.graph.output_node().args[0], new.__getitem__)
 
 
-def _adopt_attribute(gm: fx.GraphModule, node: fx.Node, value: object) -> None:
+def adopt_attribute(gm: fx.GraphModule, node: fx.Node, value: object) -> None:
     """Make `value` an attribute of `gm` under an unused name, and `node` a reference to it."""
     name = base = cast(str, node.target)
     number = 0

@@ -1,13 +1,16 @@
 """What Inductor expects to find in a graph that `make_fx` has not traced for it."""
 
 from functools import cache
+from typing import cast
 
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vllm_ir.backends.inductor.decompose import Decompositions, decompose_nodes
+from vllm_ir.backends.inductor.decompose import Decompositions, adopt_attribute, decompose_nodes
 from vllm_ir.backends.inductor.torch_internals import depends_on_strides, rounds_between_operators
+from vllm_ir.frontends.fx.attributes import fetch_attribute
+from vllm_ir.frontends.fx.opaque import opaque_functional
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, map_nodes, schema_of
 
@@ -22,20 +25,21 @@ def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fak
     as in traced calls. Operators that depend on strides record those of their operands; without the record Inductor
     gives them any layout it likes. Under `emulate_precision_casts` operators on bfloat16 and float16 are marked: the
     mark, not the setting, makes fused kernels round between them as eager does. Operators on element types that have
-    no common type with others (float8, uint16, …) are marked too: Inductor cannot generate code for all of them, and
-    runs those as eager does.
+    no common type with others (float8, uint16, …) become opaque: Inductor cannot generate code for all of them.
     """
     decompose_nodes(gm, decompositions, fake_mode)
     rounds = rounds_between_operators()
-    for node in gm.graph.nodes:
+    for node in list(gm.graph.nodes):
+        if node.op == "get_attr" and _is_only_stored(node):
+            _store_bits(gm, node, fake_mode)
         if node.op != "call_function":
             continue
         if is_overload(node.target):
             _drop_defaults(node, schema_of(node.target))
+            if any(map(_is_only_stored, (node, *node.all_input_nodes))) and not _only_reinterprets(node.target):
+                node.target = opaque_functional(node.target)
             if rounds and any(map(_is_low_precision, (node, *node.all_input_nodes))):
                 node.meta["low_precision_pointwise_barrier"] = True
-            if any(map(_is_only_stored, node.all_input_nodes)) and not _only_reinterprets(node.target):
-                node.meta["should_fallback"] = True
         if "eager_input_vals" not in node.meta and depends_on_strides(node):
             node.meta["eager_input_vals"] = map_nodes((node.args, node.kwargs), _value_of)
     gm.graph.lint()
@@ -84,6 +88,21 @@ def _has_promotion(dtype: torch.dtype) -> bool:
     except RuntimeError:
         return False
     return True
+
+
+def _store_bits(gm: fx.GraphModule, node: fx.Node, fake_mode: FakeTensorMode) -> None:
+    """Keep a constant as integers of its width, and look at them as its element type."""
+    value = fetch_attribute(gm, cast(str, node.target))
+    if not isinstance(value, torch.Tensor):
+        return
+    bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()]
+    with gm.graph.inserting_after(node):
+        typed = gm.graph.call_function(torch.ops.aten.view.dtype, (node, value.dtype))
+    node.replace_all_uses_with(typed, delete_user_cb=lambda user: user is not typed)
+    adopt_attribute(gm, node, value.view(bits))
+    with fake_mode:
+        node.meta["val"] = node.meta["val"].view(bits)
+        typed.meta["val"] = node.meta["val"].view(value.dtype)
 
 
 def _only_reinterprets(target: Overload) -> bool:

@@ -1,4 +1,4 @@
-"""Functional forms of writing operators that a compiler cannot look into.
+"""Functional forms of operators, in particular of writing ones, that a compiler cannot look into.
 
 Inductor takes `auto_functionalized` apart and decides by itself which copies it needs, without asking whether another
 operand shares the memory. An opaque operator that copies, calls and returns the new values gives it nothing to decide.
@@ -18,6 +18,7 @@ from torch import Tensor
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import Overload, clone_with_strides, overloads_of, packet_of, schema_of
 from vllm_ir.frontends.fx.values import is_sequence
+from vllm_ir.frontends.ops.memory import fresh, tensors_in
 from vllm_ir.frontends.ops.torch_internals import Kernel, define_overload
 
 _NAMESPACE = "vllm_ir_functional"
@@ -78,6 +79,8 @@ def _run_on_copies(
     returns = schema_of(overload).returns
     mine: Sequence[object] = [own] if len(returns) == 1 else own if is_sequence(own) else []
     results = [value for value, result in zip(mine, returns, strict=True) if result.alias_info is None]
+    if not written:
+        results = [_apart(value, list(given.values())) for value in results]
     if sharing:
         results.append(list(copies.values()))
     else:
@@ -117,6 +120,11 @@ def _replaced(value: object, copies: Mapping[int, Tensor]) -> object:
     if isinstance(value, _Numbered):
         return copies.get(value.number, value.tensor)
     return [_replaced(item, copies) for item in value] if is_sequence(value) else value
+
+
+def _apart(value: object, given: Sequence[object]) -> object:
+    """A result of an operator that may return memory of its operands (`reshape`), in memory of its own."""
+    return fresh([value], tensors_in(given))[0] if isinstance(value, Tensor) else value
 
 
 @dataclass(frozen=True)
