@@ -97,12 +97,15 @@ def _store_bits(gm: fx.GraphModule, node: fx.Node, fake_mode: FakeTensorMode) ->
         return
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()]
     with gm.graph.inserting_after(node):
-        typed = gm.graph.call_function(torch.ops.aten.view.dtype, (node, value.dtype))
-    node.replace_all_uses_with(typed, delete_user_cb=lambda user: user is not typed)
+        lifted = gm.graph.call_function(torch.ops.aten.lift_fresh_copy.default, (node,))
+    with gm.graph.inserting_after(lifted):
+        typed = gm.graph.call_function(torch.ops.aten.view.dtype, (lifted, value.dtype))
+    node.replace_all_uses_with(typed, delete_user_cb=lambda user: user is not lifted)
     adopt_attribute(gm, node, value.view(bits))
     with fake_mode:
         node.meta["val"] = node.meta["val"].view(bits)
-        typed.meta["val"] = node.meta["val"].view(value.dtype)
+        lifted.meta["val"] = node.meta["val"].clone()
+        typed.meta["val"] = lifted.meta["val"].view(value.dtype)
 
 
 def _only_reinterprets(target: Overload) -> bool:

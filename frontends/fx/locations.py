@@ -13,6 +13,8 @@ _TORCH = os.path.dirname(torch.__file__) + os.sep
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 _SITE_PACKAGES = sysconfig.get_path("purelib") + os.sep
 _THIS_PACKAGE = os.path.dirname(__file__) + os.sep
+# A call of a registered op goes through the registry's own frames.
+_REGISTRY = os.path.join(os.path.dirname(os.path.dirname(__file__)), "ops") + os.sep
 
 
 def user_location(node: fx.Node) -> tuple[str, int] | None:
@@ -37,6 +39,6 @@ def parse_location(stack_trace: str) -> tuple[str, int] | None:
 @functools.lru_cache(maxsize=4096)
 def is_user_file(file: str) -> bool:
     """Whether a source file is part of the program being traced, rather than of what traces it."""
-    if file.startswith((_TORCH, _THIS_PACKAGE, "<")):
+    if file.startswith((_TORCH, _THIS_PACKAGE, _REGISTRY, "<")):
         return False
     return file.startswith(_SITE_PACKAGES) or not file.startswith(_STANDARD_LIBRARY)

@@ -351,3 +351,9 @@ def test_locations_name_file_and_line():
     module = ir.import_callable(lambda x: x.relu() + 1, torch.ones(2))
     [relu] = [op for op in module.walk() if isinstance(op, CallOp) and op.target == "aten.relu.default"]
     assert "test_importer.py" in str(relu.location)
+
+
+def test_call_of_a_registered_op_is_located_in_the_program():
+    module = ir.import_callable(lambda x: ir.ops.rms_norm(x, None, 1e-5), torch.ones(2, 4))
+    [norm] = [op for op in module.walk() if op.name == "vllm_ir.rms_norm"]
+    assert "test_importer.py" in str(norm.location)
