@@ -28,8 +28,9 @@ from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.binding import bind_keywords, call_properties
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.graph_import import GraphImporter, bind_keywords, call_properties
+from vllm_ir.frontends.fx.graph_import import GraphImporter
 from vllm_ir.frontends.fx.schemas import OpInfo, op_info
 from vllm_ir.frontends.fx.torch_objects import map_nodes, schema_of
 from vllm_ir.frontends.fx.values import is_sequence

@@ -15,8 +15,8 @@ from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, shape_of
+from vllm_ir.frontends.fx.binding import call_properties
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.graph_import import call_properties
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.values import encode, operand_reference
 

@@ -11,8 +11,6 @@ from torch import Tensor, fx
 from torch._ops import HigherOrderOperator, OpOverload
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import (
-    ArrayAttr,
-    DictionaryAttr,
     FunctionType,
     IntegerAttr,
     LocationAttr,
@@ -24,7 +22,6 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
-from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.torch.constant import ConstantOp
 from vllm_ir.dialects.vllm_ir.function import ALIASES, MUTATED, FuncOp, ReturnOp, root_of, written_buffers
@@ -32,10 +29,11 @@ from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.arithmetic import INTEGER_OPERATIONS
+from vllm_ir.frontends.fx.binding import bind, call_properties, memory_effects
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.interning import UNKNOWN, name_location, symbol
+from vllm_ir.frontends.fx.interning import UNKNOWN, name_location
 from vllm_ir.frontends.fx.locations import user_location
-from vllm_ir.frontends.fx.schemas import Argument, OpInfo, Target, op_info, target_name, view_twin
+from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, target_name, view_twin
 from vllm_ir.frontends.fx.storages import buffer_storages, storage_key
 from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.types import NUMBER_TYPES, TypeCache, scalar_type
@@ -182,7 +180,7 @@ class GraphImporter:
         self, node: fx.Node, info: OpInfo, trees: list[Attribute], operands: list[SSAValue], value: object
     ) -> object:
         properties = call_properties(info.name, info, trees)
-        reads, written = _memory_effects(info, trees, operands)
+        reads, written = memory_effects(info, trees, operands)
         if reads:
             properties["reads"] = index_array(reads)
         leaves = list(_leaves(value)) if info.has_results else []
@@ -432,57 +430,6 @@ class GraphImporter:
             aliases.append({ALIASES: IntegerAttr(root.index, i64)} if isinstance(root, BlockArgument) else {})
         function.set_result_attributes(aliases)
         return function
-
-
-def bind(node: fx.Node, info: OpInfo) -> list[object]:
-    """Arguments of a call node in schema order, defaults filled in."""
-    args, kwargs = node.args, node.kwargs
-    if len(args) == len(info.arguments):
-        return list(args)
-    return [*args, *(_bound(node, kwargs, argument) for argument in info.arguments[len(args) :])]
-
-
-def bind_keywords(node: fx.Node, info: OpInfo, kwargs: Mapping[str, object] | None = None) -> list[object]:
-    """Arguments in schema order, all from keywords (those of `node` by default)."""
-    return [_bound(node, node.kwargs if kwargs is None else kwargs, argument) for argument in info.arguments]
-
-
-def _bound(node: fx.Node, kwargs: Mapping[str, object], argument: Argument) -> object:
-    if argument.name in kwargs:
-        return kwargs[argument.name]
-    if argument.has_default:
-        return argument.default
-    raise FxImportError(f"argument {argument.name!r} of {node.target} is missing")
-
-
-def call_properties(name: str, info: OpInfo | None, trees: Sequence[Attribute]) -> dict[str, Attribute]:
-    """Properties of a call: callee, arguments split as the schema passes them, effects on resources."""
-    properties: dict[str, Attribute] = {"callee": symbol(name)}
-    positional = len(trees) if info is None else info.positional
-    properties["args"] = ArrayAttr(trees[:positional])
-    if info is not None:
-        if positional < len(trees):
-            keywords = zip(info.arguments[positional:], trees[positional:], strict=True)
-            properties["kwargs"] = DictionaryAttr({argument.name: tree for argument, tree in keywords})
-        if info.random:
-            properties["random"] = UnitAttr()
-        if info.external:
-            properties["external"] = UnitAttr()
-    return properties
-
-
-def _memory_effects(
-    info: OpInfo, trees: Sequence[Attribute], operands: Sequence[SSAValue]
-) -> tuple[list[int], list[int]]:
-    """Operands whose buffers a call reads, and operands that it writes."""
-    reads = [index for index, operand in enumerate(operands) if type(operand.type) is BufferType]
-    if info.metadata_only:
-        reads.clear()
-    if not info.writes:
-        return reads, []
-    written = sorted(set(operand_indices(trees[position] for position in info.writes)))
-    outputs = set(operand_indices(trees[position] for position in info.writes if info.arguments[position].is_out))
-    return [index for index in reads if index not in outputs], written
 
 
 def _leaves(value: object) -> Iterator[object]:
