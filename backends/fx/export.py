@@ -18,6 +18,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
+from vllm_ir.backends.fx.layout import needs_all_strides
 from vllm_ir.backends.fx.metas import example_arguments, propagating
 from vllm_ir.backends.fx.tail import Results, TailExporter
 from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
@@ -97,7 +98,7 @@ def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTens
         outputs = [value for value in order if isinstance(results.nodes[value], fx.Node)]
         output_node(builder.graph, tuple(results.nodes[value] for value in outputs))
         core = fx.GraphModule(root, builder.graph)
-        if _is_plain(function, tail, outputs):
+        if _is_plain(function, tail, outputs, results):
             return SplitGraph(core, None, ())
         return _with_epilogue(function, core, tail, results, outputs, fake_mode)
 
@@ -106,13 +107,20 @@ def _returned(tail: Sequence[Operation]) -> set[SSAValue]:
     return set(tail[-1].operands)
 
 
-def _is_plain(function: FuncOp, tail: Sequence[Operation], outputs: Sequence[SSAValue]) -> bool:
+def _is_plain(
+    function: FuncOp, tail: Sequence[Operation], outputs: Sequence[SSAValue], results: Results
+) -> bool:
     """Whether the outputs of the core are what the program returns."""
     returned = tail[-1]
     if not isinstance(returned, ReturnOp) or any(isinstance(op, WriteOp) for op in tail):
         return False
     if any(WINDOW in function.argument_attributes(index) for index in range(len(function.block.args))):
         return False
+    for value in outputs:
+        node = results.nodes[value]
+        fake = node.meta["val"] if isinstance(node, fx.Node) else None
+        if isinstance(fake, Tensor) and needs_all_strides(fake, value.type, trust_values=False):
+            return False
     structure = returned.structure
     items = structure.items.data if isinstance(structure, TupleAttr) else ()
     indices = [item.index.data for item in items if isinstance(item, OperandAttr)]
@@ -145,7 +153,7 @@ def _with_epilogue(
         node = results.nodes[value]
         known[value] = _placeholder(builder, value, node.meta["val"] if isinstance(node, fx.Node) else None)
     known.update((value, node) for value, node in used.items())
-    TailExporter(function, builder, argument, known).run(tail)
+    TailExporter(function, builder, argument, known, trust_values=False).run(tail)
     epilogue = fx.GraphModule(nn.Module(), builder.graph)
     return SplitGraph(core, epilogue, tuple(value.index for value in used))
 

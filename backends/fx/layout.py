@@ -10,7 +10,7 @@ from torch import Tensor, fx
 from torch._prims_common import is_contiguous_or_false
 from xdsl.ir import Attribute
 
-from vllm_ir.dialects.vllm_ir.types import sizes_of, strides_of
+from vllm_ir.dialects.vllm_ir.types import contiguous_strides, sizes_of, strides_of
 from vllm_ir.frontends.fx.torch_objects import expression
 from vllm_ir.frontends.fx.types import symbolic
 
@@ -37,6 +37,40 @@ def has_strides(value: Tensor, kind: Attribute) -> bool:
         size == 1 or symbolic(stride) == step
         for size, stride, step in zip(sizes_of(kind), value.stride(), wanted, strict=True)
     )
+
+
+def has_free_strides(kind: Attribute) -> bool:
+    """Whether tensors of a type have strides that lead nowhere: of dimensions of size 1, or in empty tensors."""
+    return any(size in (0, 1) for size in sizes_of(kind))
+
+
+def with_all_strides(emit: Emit, node: fx.Node, kind: Attribute, *, trust_values: bool) -> fx.Node:
+    """A view of `node`, laid out as `kind`, that has the strides of `kind` also where they lead nowhere.
+
+    Without `trust_values` these strides may be others than those of the node's value. Dynamic types are left alone.
+    """
+    if not needs_all_strides(tensor_of(node), kind, trust_values=trust_values):
+        return node
+    return emit(aten.as_strided.default, (node, list(sizes_of(kind)), list(_static_strides(kind) or ())))
+
+
+def needs_all_strides(value: Tensor, kind: Attribute, *, trust_values: bool) -> bool:
+    """Whether `with_all_strides` has anything to do."""
+    wanted = _static_strides(kind)
+    if wanted is None or not has_free_strides(kind):
+        return False
+    if trust_values:
+        return value.stride() != wanted
+    row_major = contiguous_strides([size for size in sizes_of(kind) if isinstance(size, int)])
+    return not value.stride() == wanted == row_major
+
+
+def _static_strides(kind: Attribute) -> tuple[int, ...] | None:
+    """Strides in elements; None for dynamic types."""
+    strides = strides_of(kind) or ()
+    steps = tuple(step for step in strides if isinstance(step, int))
+    static = len(steps) == len(sizes_of(kind)) and all(isinstance(size, int) for size in sizes_of(kind))
+    return steps if static else None
 
 
 def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:

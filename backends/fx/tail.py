@@ -10,7 +10,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
-from vllm_ir.backends.fx.layout import tensor_of, with_strides
+from vllm_ir.backends.fx.layout import tensor_of, with_all_strides, with_strides
 from vllm_ir.dialects.vllm_ir.function import WINDOW, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, sizes_of, strides_of
@@ -103,11 +103,15 @@ class TailExporter:
         builder: GraphBuilder,
         argument: Callable[[BlockArgument], fx.Node],
         results: Mapping[SSAValue, object],
+        *,
+        trust_values: bool = True,
     ) -> None:
+        """Emit for `function`; without `trust_values`, results may lack strides that their values have."""
         self.function = function
         self.builder = builder
         self.argument = argument
         self.results = results
+        self.trust_values = trust_values
         self.buffers: dict[SSAValue, fx.Node] = {}
 
     def run(self, tail: Sequence[Operation]) -> None:
@@ -171,9 +175,15 @@ class TailExporter:
                 node = self.argument(argument)
                 self.builder.emit(aten.as_strided_.default, (node, sizes, strides, offset_of(window)))
 
+    def _returned(self, value: SSAValue) -> object:
+        node = self.results[value]
+        if not isinstance(node, fx.Node) or not isinstance(node.meta["val"], Tensor):
+            return node
+        return with_all_strides(self.builder.emit, node, value.type, trust_values=self.trust_values)
+
     def _return(self, op: ReturnOp) -> None:
         operands = [
-            self.buffer(value) if isinstance(value.type, BufferType) else self.results[value] for value in op.operands
+            self.buffer(value) if isinstance(value.type, BufferType) else self._returned(value) for value in op.operands
         ]
         self._windows()  # behind the views, which are views of the windows that arguments have at entry
         output_node(self.builder.graph, decode(op.structure, operands, str))

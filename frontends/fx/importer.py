@@ -5,14 +5,16 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 
 from torch import SymInt, Tensor, fx, nn
 from torch.export import ExportedProgram
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i64
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
-from vllm_ir.dialects.vllm_ir.function import RESOURCE, STORAGE, SYMBOL, WINDOW, FuncOp
+from vllm_ir.dialects.vllm_ir.function import RESOURCE, STORAGE, SYMBOL, WINDOW, FuncOp, root_of
+from vllm_ir.dialects.vllm_ir.memory import ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.capture import capture_callable, capture_exported
 from vllm_ir.frontends.fx.graph_import import GraphImporter
@@ -97,6 +99,7 @@ def _describe_arguments(main: FuncOp, normalized: Normalized, importer: GraphImp
 def _number_shared(main: FuncOp, normalized: Normalized, attributes: list[dict[str, Attribute]]) -> None:
     """Give buffers whose memory may overlap the same storage number."""
     groups: list[list[int]] = []
+    reached = _reached_by_strides(main)
     keys = [storage_key(value) if isinstance(value, Tensor) else None for value in normalized.inputs]
     for index, argument in enumerate(main.block.args):
         if not isinstance(argument.type, BufferType):
@@ -104,7 +107,8 @@ def _number_shared(main: FuncOp, normalized: Normalized, attributes: list[dict[s
         joined = [index]
         for group in list(groups):
             if any(
-                keys[other] == keys[index] and may_overlap(main.block.args[other].type, argument.type)
+                keys[other] == keys[index]
+                and any(may_overlap(*pair) for pair in product(reached[main.block.args[other]], reached[argument]))
                 for other in group
             ):
                 joined = [*group, *joined]
@@ -113,3 +117,13 @@ def _number_shared(main: FuncOp, normalized: Normalized, attributes: list[dict[s
     for number, group in enumerate(group for group in groups if len(group) > 1):
         for index in group:
             attributes[index][STORAGE] = IntegerAttr(number, i64)
+
+
+def _reached_by_strides(main: FuncOp) -> dict[SSAValue, list[Attribute]]:
+    """For each argument the windows onto its storage: its own, and those that `as_strided` makes, wherever they lead."""
+    reached: dict[SSAValue, list[Attribute]] = {argument: [argument.type] for argument in main.block.args}
+    for op in main.block.ops:
+        if isinstance(op, ViewOp) and op.target == "aten.as_strided.default":
+            if (windows := reached.get(root_of(op.base))) is not None:
+                windows.append(op.results[0].type)
+    return reached

@@ -21,6 +21,7 @@ from vllm_ir.frontends.fx.fakes import (
     same_metadata,
     select_fake_mode,
 )
+from vllm_ir.frontends.fx.refusals import EagerCalls, Strides
 from vllm_ir.frontends.fx.replay import OriginalNames, Replay
 from vllm_ir.frontends.fx.torch_internals import Overload
 from vllm_ir.frontends.fx.tracing import NodeNames, Trace, trace
@@ -72,13 +73,21 @@ def normalize(
     examples: Sequence[object] = example_inputs if example_inputs is not None else [_ABSENT] * len(placeholders)
     sources = [_source(node, example) for node, example in zip(placeholders, examples, strict=True)]
     tensors = graph_tensors(gm)
-    names = OriginalNames()
 
-    def run(*arguments: object) -> object:
-        inputs, attributes = arguments[: len(placeholders)], arguments[len(placeholders) :]
-        return Replay(gm, tensors, cast("Sequence[torch.Tensor]", attributes), names).replay(inputs)
+    def replayed(calls: EagerCalls, strides: Mapping[fx.Node, Sequence[Strides]]) -> Normalized:
+        names = OriginalNames()
 
-    return trace_normalized(run, sources, tensors, decompositions, names)
+        def run(*arguments: object) -> object:
+            inputs, attributes = arguments[: len(placeholders)], arguments[len(placeholders) :]
+            replay = Replay(gm, tensors, cast("Sequence[torch.Tensor]", attributes), names, calls, strides)
+            return replay.replay(inputs)
+
+        return trace_normalized(run, sources, tensors, decompositions, names)
+
+    calls = EagerCalls()
+    normalized = replayed(calls, {})
+    strides = calls.check()
+    return replayed(EagerCalls(), strides) if strides else normalized
 
 
 def trace_normalized(

@@ -9,22 +9,26 @@ from torch._ops import HigherOrderOperator
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.fx.node import Argument, Target
 from torch.fx.traceback import preserve_node_meta, set_current_meta
+from torch.utils import _pytree as pytree
 
 from vllm_ir.frontends.fx.attributes import ModuleTensors
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.locations import user_location
+from vllm_ir.frontends.fx.refusals import EagerCalls, Strides
 from vllm_ir.frontends.fx.torch_internals import (
     SYMBOLIC_TYPES,
     SymbolicNumber,
     current_tracer,
     enter_autocast,
     exit_autocast,
+    has_symbolic_metadata,
     is_leaf,
     last_node,
     node_of_symbol,
     node_of_tensor,
     nodes_since,
     rebind_symbols,
+    restride_fake,
     structured_outputs,
 )
 
@@ -60,8 +64,15 @@ class Replay(fx.Interpreter):
     """Runs a graph under `make_fx`, with fakes in place of the tensors that it holds as attributes."""
 
     def __init__(
-        self, gm: fx.GraphModule, tensors: ModuleTensors, fakes: Sequence[torch.Tensor], names: OriginalNames
+        self,
+        gm: fx.GraphModule,
+        tensors: ModuleTensors,
+        fakes: Sequence[torch.Tensor],
+        names: OriginalNames,
+        calls: EagerCalls,
+        strides: Mapping[fx.Node, Sequence[Strides]],
     ) -> None:
+        """Run `gm` on `fakes`; results of the nodes in `strides` get these instead of those that fakes have."""
         super().__init__(gm)
         self.extra_traceback = False  # errors carry their own location
         self._source = gm.graph
@@ -69,6 +80,8 @@ class Replay(fx.Interpreter):
         self._tensors = tensors
         self._fakes = fakes
         self._names = names
+        self._calls = calls
+        self._strides = strides
         self._last = last_node(self._tracer)
         self._autocast: list[object] = []
 
@@ -116,10 +129,25 @@ class Replay(fx.Interpreter):
         run = cast(Callable[..., object], getattr(self, n.op))
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if not isinstance(n.target, HigherOrderOperator):
-            return run(n.target, args, kwargs)
+            tell_result = None if self._autocast else self._calls.note(n, args, kwargs)
+            result: object = run(n.target, args, kwargs)
+            if n in self._strides:
+                self._restride(result, self._strides[n])
+            if tell_result is not None:
+                tell_result(result)
+            return result
         # Higher-order operators trace their sub-graphs themselves, and carry metas over when told so.
         with preserve_node_meta(), set_current_meta(n):
             return run(n.target, args, kwargs)
+
+    def _restride(self, result: object, strides: Sequence[Strides]) -> None:
+        """Give fakes, and the values recorded of them, other strides."""
+        for leaf, steps in zip(pytree.tree_leaves(result), strides, strict=True):
+            if isinstance(leaf, torch.Tensor) and not has_symbolic_metadata(leaf):
+                restride_fake(leaf, steps)
+                node = node_of_tensor(self._tracer, leaf)
+                if node is not None and isinstance(node.meta.get("val"), torch.Tensor):
+                    restride_fake(node.meta["val"], steps)
 
     def _annotate(self, n: fx.Node) -> fx.Node | None:
         """Copies metas to the nodes made since the last call, and returns the newest of them."""

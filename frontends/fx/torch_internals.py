@@ -8,7 +8,7 @@
 import functools
 import linecache
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from types import FrameType
 from typing import cast
@@ -88,6 +88,12 @@ def fakes_on_new_storage(
             window = empty.set_(storage, template.storage_offset(), template.size(), template.stride())
             fakes.append(FakeTensor(mode, window, device))
     return fakes
+
+
+def restride_fake(fake: torch.Tensor, strides: Sequence[int]) -> None:
+    """Change the strides of a fake tensor, which nothing records."""
+    with no_dispatch(), torch.no_grad():
+        fake.as_strided_(fake.size(), strides)
 
 
 def ambient_fake_mode() -> FakeTensorMode | None:
