@@ -107,9 +107,7 @@ def _returned(tail: Sequence[Operation]) -> set[SSAValue]:
     return set(tail[-1].operands)
 
 
-def _is_plain(
-    function: FuncOp, tail: Sequence[Operation], outputs: Sequence[SSAValue], results: Results
-) -> bool:
+def _is_plain(function: FuncOp, tail: Sequence[Operation], outputs: Sequence[SSAValue], results: Results) -> bool:
     """Whether the outputs of the core are what the program returns."""
     returned = tail[-1]
     if not isinstance(returned, ReturnOp) or any(isinstance(op, WriteOp) for op in tail):

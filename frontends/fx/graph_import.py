@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import (
     UnitAttr,
     i64,
 )
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.torch.constant import ConstantOp
@@ -40,6 +40,9 @@ from vllm_ir.frontends.fx.types import NUMBER_TYPES, TypeCache, scalar_type
 from vllm_ir.frontends.fx.values import encode, is_sequence, operand_reference
 from vllm_ir.frontends.ops import IrOp, get_op
 from vllm_ir.frontends.ops.dialect import build_operation, is_tensor_type
+
+_VALUE_TYPES = (OpResult, BlockArgument)
+"""All concrete SSA values; asking for the abstract class is ten times slower."""
 
 
 class GraphImporter:
@@ -328,11 +331,11 @@ class GraphImporter:
         """An argument as a tree over `operands`, which grows by the operands that are new."""
 
         def operand(item: object) -> Attribute | None:
-            if isinstance(item, fx.Node):
+            if type(item) is fx.Node:
                 item = self.values[item]
-                if not isinstance(item, SSAValue):
+                if type(item) not in _VALUE_TYPES:
                     return encode(item, operand)
-            if isinstance(item, SSAValue):
+            if type(item) in _VALUE_TYPES:
                 for index, known in enumerate(operands):
                     if known is item:
                         return operand_reference(index)
@@ -418,7 +421,8 @@ class GraphImporter:
             regions=[Region(self.block)],
         )
         attributes: list[dict[str, Attribute]] = [{} for _ in self.block.args]
-        for op in self.block.ops:
+        touching = [op for op in self.block.ops if "writes" in op.properties or "donated" in op.properties]
+        for op in touching:
             for buffer in [*written_buffers(op), *(op.operands[index] for index in donated_indices(op))]:
                 root = root_of(buffer)
                 if isinstance(root, BlockArgument):

@@ -120,10 +120,9 @@ def _number_shared(main: FuncOp, normalized: Normalized, attributes: list[dict[s
 
 
 def _reached_by_strides(main: FuncOp) -> dict[SSAValue, list[Attribute]]:
-    """For each argument the windows onto its storage: its own, and those that `as_strided` makes, wherever they lead."""
+    """For each argument the windows onto its storage: its own, and those of `as_strided`, wherever they lead."""
     reached: dict[SSAValue, list[Attribute]] = {argument: [argument.type] for argument in main.block.args}
     for op in main.block.ops:
-        if isinstance(op, ViewOp) and op.target == "aten.as_strided.default":
-            if (windows := reached.get(root_of(op.base))) is not None:
-                windows.append(op.results[0].type)
+        if isinstance(op, ViewOp) and op.target == "aten.as_strided.default" and root_of(op.base) in reached:
+            reached[root_of(op.base)].append(op.results[0].type)
     return reached

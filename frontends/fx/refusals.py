@@ -119,7 +119,7 @@ class EagerCalls:
                     )
                 traced, real = self._results.get(call), outcomes[-1]
                 if traced is not None and isinstance(real, list) and _differ_in_strides(traced, real):
-                    other.update(dict.fromkeys(nodes, [window.strides for window in real]))
+                    other.update({node: [window.strides for window in real] for node in nodes})
         return other
 
 
@@ -173,8 +173,6 @@ def _run(call: _Call, fill: int) -> list[_Window] | _Refusal | None:
         if isinstance(call.target, str):
             return _windows(getattr(args[0], call.target)(*args[1:], **kwargs))
         return _windows(call.target(*args, **kwargs))
-    except torch.linalg.LinAlgError:
-        return None
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError, AssertionError) as error:
         about_types = isinstance(error, NotImplementedError) or _ABOUT_TYPES.search(str(error))
         return _Refusal(error_summary(error)) if about_types else None

@@ -75,12 +75,18 @@ def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
     return isinstance(value, list | tuple)
 
 
+_LEAF_TYPES = (bool, float, str, torch.dtype, torch.device)
+
+
 def encode(value: object, operand: Callable[[object], Attribute | None]) -> Attribute:
     """`value` as an attribute tree. `operand` gives the reference for values that are SSA operands, else None."""
-    if type(value) is int:  # twice as fast as `isinstance`
+    # By exact type first: `isinstance` on SSA values and mappings, which are abstract classes, costs ten times as much.
+    if type(value) is int:
         return integer(value)
     if value is None:
         return NONE
+    if type(value) in _LEAF_TYPES:
+        return encode_leaf(value)
     if isinstance(value, list | tuple):
         items = ArrayAttr([encode(item, operand) for item in cast("Sequence[object]", value)])
         return TupleAttr(items) if isinstance(value, tuple) and not isinstance(value, torch.Size) else items
