@@ -23,16 +23,17 @@ from vllm_ir.frontends.ops.torch_internals import Kernel, define_overload
 
 _NAMESPACE = "vllm_ir_functional"
 _LIBRARY = torch.library.Library(_NAMESPACE, "DEF")
-_WRITE_MARK = re.compile(r"\(\w+(\|\w+)*!\)")
+_ALIAS_MARK = re.compile(r"(?<=Tensor)\([^)]*\)")
 
 
 @cache
 def opaque_functional(overload: Overload, absent: tuple[str, ...] = (), sharing: tuple[int, ...] = ()) -> Overload:
     """An operator with the arguments of `overload` that returns its new results and the new values of what it writes.
 
-    Results that are operands are left out. `absent` names written arguments that are None; they have no new value.
-    `sharing` numbers the tensors among the arguments, in order, where some are the same one: those of one number get
-    one copy, and the new values of the different ones come as a list. It is empty where all are different.
+    Results that are written operands are left out; all others are new memory. `absent` names written arguments that are
+    None; they have no new value. `sharing` numbers the tensors among the arguments, in order, where some are the same
+    one: those of one number get one copy, and the new values of the different ones come as a list. It is empty where
+    all are different.
     """
     names = [a.name for a in op_info(overload).arguments]
     kept = tuple(a.name for a in op_info(overload).arguments if a.writes and a.name not in absent)
@@ -53,11 +54,11 @@ def opaque_functional(overload: Overload, absent: tuple[str, ...] = (), sharing:
 def _signature(overload: Overload, kept: tuple[str, ...], sharing: tuple[int, ...]) -> str:
     schema = schema_of(overload)
     text, _, returned = str(schema).rpartition(" -> ")
-    arguments = _WRITE_MARK.sub("", text[text.index("(") :])
+    arguments = _ALIAS_MARK.sub("", text[text.index("(") :])
     kinds = {a.name: str(a.type) for a in schema.arguments}
-    declared = returned[1:-1] if returned.startswith("(") else returned
+    declared = _ALIAS_MARK.sub("", returned[1:-1] if returned.startswith("(") else returned).split(", ")
     results = [
-        result for result, fact in zip(declared.split(", "), schema.returns, strict=False) if fact.alias_info is None
+        text for text, fact in zip(declared, schema.returns, strict=False) if not kept or fact.alias_info is None
     ]
     if sharing:
         results.append("Tensor[]")
@@ -78,9 +79,10 @@ def _run_on_copies(
     own: object = overload(**bound)
     returns = schema_of(overload).returns
     mine: Sequence[object] = [own] if len(returns) == 1 else own if is_sequence(own) else []
-    results = [value for value, result in zip(mine, returns, strict=True) if result.alias_info is None]
-    if not written:
-        results = [_apart(value, list(given.values())) for value in results]
+    if written:
+        results = [value for value, result in zip(mine, returns, strict=True) if result.alias_info is None]
+    else:
+        results = [_apart(value, list(given.values())) for value in mine]
     if sharing:
         results.append(list(copies.values()))
     else:

@@ -170,6 +170,22 @@ def test_two_dtypes_of_memory_that_is_not_whole_elements_are_refused(harness: Mo
         harness.check(program, make)
 
 
+def test_strides_that_reach_another_argument(check: Check) -> None:
+    def make() -> Sequence[Tensor]:
+        x = numbers(9)
+        return x[:4], x[4:8], x[1:3]
+
+    def program(first: Tensor, second: Tensor, third: Tensor) -> object:
+        every_third = first.as_strided((3,), (3,), 1)
+        second.add_(10)
+        before = every_third * 1
+        every_third.mul_(2)
+        third.zero_()
+        return before, second * 1, first, every_third
+
+    check(program, make, text=True)
+
+
 # Operands of one call
 
 

@@ -171,3 +171,86 @@ def test_backends_are_found_by_name():
     clear_compile_reports()
     assert run(torch.zeros(2)).tolist() == [1.0, 1.0]
     assert [report.backend for report in compile_reports()] == ["vllm_ir_eager"]
+
+
+_LIBRARY = torch.library.Library("backends_test", "DEF")
+_LIBRARY.define("reverse_into(Tensor(a!) x, Tensor y) -> ()")
+_LIBRARY.define("extend(Tensor(a!)[] xs, Tensor[] ys) -> Tensor[]")
+
+
+def _reverse_into(x: Tensor, y: Tensor) -> None:
+    for position in range(x.shape[0]):
+        x[position] = y[-1 - position]
+
+
+def _extend(xs: list[Tensor], ys: list[Tensor]) -> list[Tensor]:
+    for x, y in zip(xs, ys, strict=True):
+        x.add_(y)
+    return [x * 2 for x in xs]
+
+
+_LIBRARY.impl("reverse_into", _reverse_into, "CompositeExplicitAutograd")
+_LIBRARY.impl("extend", _extend, "CompositeExplicitAutograd")
+torch.library.register_fake("backends_test::reverse_into", lambda x, y: None, lib=_LIBRARY)
+torch.library.register_fake("backends_test::extend", lambda xs, ys: [torch.empty_like(x) for x in xs], lib=_LIBRARY)
+
+
+@BACKENDS
+def test_operands_of_equal_values_are_different_memory(backend):
+    def program(x: Tensor, y: Tensor):
+        x.copy_(y)
+        torch.ops.backends_test.reverse_into(x, y)
+        first, second = torch.empty_like(y), torch.empty_like(y)
+        first.copy_(y)
+        second.copy_(y)
+        torch.ops.backends_test.reverse_into(first, second)
+        torch._foreach_mul_([first, second], 2.0)
+        return first, second
+
+    check(program, torch.compile(program, backend=backend, fullgraph=True), torch.randn(5), torch.randn(5))
+
+
+@BACKENDS
+def test_lists_in_which_one_item_feeds_the_next(backend):
+    def program(x: Tensor, y: Tensor):
+        torch._foreach_add_([x, y], [y, x])
+        a, b = torch.ops.backends_test.extend([x, x], [x, y])
+        t = x.clone()
+        torch._foreach_add_([t, y], [y, t])
+        return a, b, t
+
+    check(program, torch.compile(program, backend=backend, fullgraph=True), torch.randn(5), torch.randn(5))
+
+
+@BACKENDS
+def test_views_that_depend_on_sizes_are_returned(backend):
+    def program(x: Tensor):
+        first, second = x.split(x.shape[0] // 2 + x.shape[0] % 2)
+        second.mul_(3)
+        diagonal = x.as_strided((x.shape[0],), (x.shape[1] + 1,))
+        diagonal.add_(1)
+        return first, diagonal, x[x.shape[0] - 2 :, x.shape[1] // 2 :]
+
+    run = torch.compile(program, backend=backend, dynamic=True, fullgraph=True)
+    for size in (4, 7):
+        results = check(program, run, x := torch.randn(size, size))
+        assert all(result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for result in results)
+
+
+@BACKENDS
+def test_strides_of_results_are_those_of_eager_to_the_last(backend):
+    def program(x: Tensor, y: Tensor, empty: Tensor):
+        return torch.ones_like(x), x + 1, x.clone(), torch.copysign(y, y.relu() + 1), y.t().contiguous(), empty + 1
+
+    inputs = torch.randn(1, 5).t(), torch.randn(5, 4).t(), torch.zeros(0, 3).t()
+    results = torch.compile(program, backend=backend, fullgraph=True)(*inputs)
+    for result, wanted in zip(results, program(*inputs), strict=True):
+        assert torch.equal(result, wanted)
+        assert result.stride() == wanted.stride()
+
+
+@BACKENDS
+def test_what_eager_refuses_is_refused(backend):
+    for program in (lambda i: i.softmax(-1), lambda i: i**-1, lambda i: torch.round(i > 1)):
+        with pytest.raises(BackendCompilerFailed, match=r"test_compile_backends\.py:\d+\): eager refuses it"):
+            torch.compile(program, backend=backend, fullgraph=True)(torch.arange(4))

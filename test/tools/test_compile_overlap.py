@@ -112,3 +112,44 @@ def test_an_artifact_for_overlapping_arguments_does_not_run_on_separate_ones():
         expected_a, expected_b, expected_base = overlapping(distance)
         assert torch.equal(run(a, b), program(expected_a, expected_b))
         assert torch.equal(base, expected_base)
+
+
+def windows(length: int, *slices: slice) -> tuple[Tensor, ...]:
+    """Pieces of one new tensor, and the tensor itself at the end."""
+    base = torch.arange(1.0, length + 1)
+    return (*(base[piece] for piece in slices), base)
+
+
+LAYOUTS = {
+    "disjoint": lambda n: windows(2 * n, slice(0, n), slice(n, None)),
+    "overlapping": lambda n: windows(n + 2, slice(0, n), slice(2, None)),
+    "the same": lambda n: windows(n, slice(None), slice(None)),
+    "separate": lambda n: (torch.ones(n), torch.full((n,), 3.0), torch.zeros(1)),
+}
+
+
+@pytest.mark.parametrize("first", LAYOUTS)
+def test_dynamic_sizes_of_arguments_in_one_storage(first: str):
+    def writes_both(a: Tensor, b: Tensor) -> Tensor:
+        a.add_(1)
+        b.mul_(2)
+        return a * b[:1]
+
+    run = torch.compile(writes_both, backend=vllm_ir_eager, dynamic=True, fullgraph=True)
+    for layout in (first, *LAYOUTS):
+        for size in (4, 5):
+            a, b, base = LAYOUTS[layout](size)
+            expected_a, expected_b, expected_base = LAYOUTS[layout](size)
+            assert torch.equal(run(a, b), writes_both(expected_a, expected_b)), (layout, size)
+            assert torch.equal(base, expected_base), (layout, size)
+            assert torch.equal(a, expected_a), (layout, size)
+
+
+def test_dynamic_sizes_of_disjoint_arguments_share_one_artifact():
+    run = torch.compile(program, backend=vllm_ir_eager, dynamic=True, fullgraph=True)
+    compiled_before = len(compile_reports())
+    for size in (3, 4, 6):
+        a, b, _ = LAYOUTS["disjoint"](size)
+        expected_a, expected_b, _ = LAYOUTS["disjoint"](size)
+        assert torch.equal(run(a, b), program(expected_a, expected_b))
+    assert len(compile_reports()) - compiled_before == 1

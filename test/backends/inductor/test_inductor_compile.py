@@ -118,3 +118,26 @@ def test_sub_graphs_are_left_alone():
     run = compiled(program, x)
     assert [result.tolist() for result in run([x])] == [[2.0] * 3, [1.0] * 3]
     assert [result.tolist() for result in run([-x])] == [[-2.0] * 3, [-1.0] * 3]
+
+
+def test_element_types_that_are_only_stored():
+    float8, unsigned = torch.float8_e4m3fn, torch.uint16
+
+    def program(cache: torch.Tensor, x: torch.Tensor, words: torch.Tensor):
+        typed = aten.view.dtype(cache, float8)
+        new = aten.slice_scatter(typed, x.to(float8), 0, 1, 3)
+        constant = torch.tensor([9, 60000], dtype=unsigned)
+        return (
+            aten.view.dtype(new, torch.uint8),
+            aten.index_put(new, [torch.tensor([0])], aten.slice(new, 0, 1, 2)),
+            new.to(torch.float32),
+            aten.cat([words, constant]),
+            aten.select_scatter(words, aten.select(constant, 0, 1), 0, 0),
+            aten.full([2], 7, dtype=unsigned),
+        )
+
+    cache = torch.arange(32, dtype=torch.uint8).view(4, 8)
+    arguments = [cache, torch.randn(2, 8), torch.tensor([1, 65535], dtype=unsigned)]
+    for result, expected in zip(compiled(program, *arguments)(list(arguments)), program(*arguments), strict=True):
+        assert result.dtype == expected.dtype
+        assert torch.equal(result.view(torch.uint8), expected.view(torch.uint8))
