@@ -7,6 +7,7 @@ operand shares the memory. An opaque operator that copies, calls and returns the
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,10 +24,10 @@ from vllm_ir.frontends.ops.torch_internals import Kernel, define_overload
 
 _NAMESPACE = "vllm_ir_functional"
 _LIBRARY = torch.library.Library(_NAMESPACE, "DEF")
+_DEFINING = threading.Lock()
 _ALIAS_MARK = re.compile(r"(?<=Tensor)\([^)]*\)")
 
 
-@cache
 def opaque_functional(overload: Overload, absent: tuple[str, ...] = (), sharing: tuple[int, ...] = ()) -> Overload:
     """An operator with the arguments of `overload` that returns its new results and the new values of what it writes.
 
@@ -35,6 +36,13 @@ def opaque_functional(overload: Overload, absent: tuple[str, ...] = (), sharing:
     one: those of one number get one copy, and the new values of the different ones come as a list. It is empty where
     all are different.
     """
+    # An operator can be defined only once, whichever thread asks first and however the arguments are spelled.
+    with _DEFINING:
+        return _defined(overload, absent, sharing)
+
+
+@cache
+def _defined(overload: Overload, absent: tuple[str, ...], sharing: tuple[int, ...]) -> Overload:
     names = [a.name for a in op_info(overload).arguments]
     kept = tuple(a.name for a in op_info(overload).arguments if a.writes and a.name not in absent)
     name = "_".join([re.sub(r"\W", "_", str(overload)), *absent, *map(str, sharing)])

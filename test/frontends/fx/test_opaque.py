@@ -108,3 +108,8 @@ def test_strides_stay_and_fakes_know_them():
 def test_random_operators_stay_random(overload):
     functional = opaque_functional(overload)
     assert (torch.Tag.nondeterministic_seeded in functional.tags) == (overload is aten.uniform_.default)
+
+
+def test_one_operator_however_it_is_asked_for():
+    assert opaque_functional(ops.mirror.default) is opaque_functional(ops.mirror.default, ())
+    assert opaque_functional(ops.mirror.default) is opaque_functional(ops.mirror.default, (), ())
