@@ -16,12 +16,12 @@ from typing import cast
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.utils import _pytree as pytree
 
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.locations import user_location
-from vllm_ir.frontends.fx.torch_internals import SYMBOLIC_TYPES, hint
+from vllm_ir.frontends.fx.torch_internals import SYMBOLIC_TYPES, hint, storage_id
 from vllm_ir.frontends.fx.torch_objects import is_overload
 
 _MAX_BYTES = 1 << 18
@@ -50,6 +50,12 @@ class _Window:
         if 0 in self.sizes:
             return 0
         return 1 + sum((size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True))
+
+    @property
+    def layout(self) -> list[int]:
+        """The strides that lead somewhere: not those of dimensions of size 1, nor any in an empty tensor."""
+        steps = [stride for size, stride in zip(self.sizes, self.strides, strict=True) if size != 1]
+        return [] if 0 in self.sizes else steps
 
     def filled(self, fill: int) -> torch.Tensor:
         """A tensor like this, full of one number."""
@@ -81,6 +87,7 @@ class EagerCalls:
     def __init__(self) -> None:
         self._calls: dict[_Call, list[fx.Node]] = {}
         self._results: dict[_Call, list[_Window] | None] = {}
+        self._views: set[_Call] = set()
 
     def note(self, node: fx.Node, args: object, kwargs: object) -> Callable[[object], None] | None:
         """Note a call on fakes; returns what has to be told its result.
@@ -90,6 +97,8 @@ class EagerCalls:
         if not _is_eager(node) or torch.is_autocast_enabled("cpu"):
             return None
         leaves, structure = pytree.tree_flatten((args, kwargs))
+        if not _are_fakes(leaves):
+            return None
         constants = [_constant(leaf) for leaf in leaves]
         windows = [constant for constant in constants if isinstance(constant, _Window)]
         if not windows or _UNKNOWN in constants:
@@ -99,7 +108,15 @@ class EagerCalls:
         target = cast("str | Callable[..., object]", node.target)
         call = _Call(node.op, target, tuple(constants), structure)
         self._calls.setdefault(call, []).append(node)
-        return lambda result: self._results.update({call: _windows(result)})
+
+        def tell_result(result: object) -> None:
+            results = pytree.tree_leaves(result)
+            if _are_fakes(results):
+                self._results[call] = _windows(result)
+                if _share_memory(leaves, results):
+                    self._views.add(call)
+
+        return tell_result
 
     def check(self) -> dict[fx.Node, list[Strides]]:
         """The strides of eager's results, for nodes where the fakes have others.
@@ -118,8 +135,13 @@ class EagerCalls:
                         f"eager refuses it: {first.reason}", node=nodes[0].name, location=user_location(nodes[0])
                     )
                 traced, real = self._results.get(call), outcomes[-1]
-                if traced is not None and isinstance(real, list) and _differ_in_strides(traced, real):
-                    other.update({node: [window.strides for window in real] for node in nodes})
+                if traced is None or not isinstance(real, list):
+                    continue
+                for node in nodes:
+                    # Those of views that nobody sees are not worth a second trace.
+                    everywhere = call not in self._views or any(user.op == "output" for user in node.users)
+                    if _differ_in_strides(traced, real, everywhere=everywhere):
+                        other[node] = [window.strides for window in real]
         return other
 
 
@@ -185,9 +207,22 @@ def _windows(result: object) -> list[_Window] | None:
     return windows if len(windows) == len(found) else None
 
 
-def _differ_in_strides(traced: Sequence[_Window], real: Sequence[_Window]) -> bool:
-    same_sizes = [window.sizes for window in traced] == [window.sizes for window in real]
-    return same_sizes and [window.strides for window in traced] != [window.strides for window in real]
+def _differ_in_strides(traced: Sequence[_Window], real: Sequence[_Window], *, everywhere: bool) -> bool:
+    """Whether windows of the same sizes are laid out differently; `everywhere` minds strides that lead nowhere, too."""
+    if [window.sizes for window in traced] != [window.sizes for window in real]:
+        return False
+    pairs = zip(traced, real, strict=True)
+    return any(a.strides != b.strides if everywhere else a.layout != b.layout for a, b in pairs)
+
+
+def _are_fakes(leaves: Sequence[object]) -> bool:
+    """Whether all tensors are fakes, and none is what a transform (`vmap`) makes of one."""
+    return all(isinstance(leaf, FakeTensor) for leaf in leaves if isinstance(leaf, torch.Tensor))
+
+
+def _share_memory(left: Sequence[object], right: Sequence[object]) -> bool:
+    ids = [{storage_id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)} for leaves in (left, right)]
+    return not ids[0].isdisjoint(ids[1])
 
 
 def _made(leaf: object, fill: int) -> object:
