@@ -49,14 +49,15 @@ class GraphBuilder:
         self.mode = mode
         self.name: str | None = None
         self.trace: str | None = None
-        self._parameters: set[str] = set()
+        self._parameters = {"self"}  # of the method that FX makes of the graph
         self.opaque = opaque
 
     def placeholder(self, name: str, value: object) -> fx.Node:
         """A new parameter of the graph, called `name` if no other one is."""
-        node = self.graph.placeholder(name)
+        # A parameter is named by its target, and FX makes only node names unique.
+        node = self.graph.placeholder(f"{name}_1" if name == "self" else name)
         if name in self._parameters:
-            node.target = node.name  # a parameter is named by its target, and FX makes only node names unique
+            node.target = node.name
         self._parameters.add(str(node.target))
         node.meta["val"] = value
         return node

@@ -18,12 +18,16 @@ from vllm_ir.frontends.fx.fakes import (
     InputSource,
     entry_metadata_known,
     fresh_fakes,
+    is_symbolic,
     same_metadata,
     select_fake_mode,
 )
+from vllm_ir.frontends.fx.locations import user_location
 from vllm_ir.frontends.fx.refusals import EagerCalls, Strides
 from vllm_ir.frontends.fx.replay import OriginalNames, Replay
-from vllm_ir.frontends.fx.torch_internals import Overload
+from vllm_ir.frontends.fx.schemas import op_info
+from vllm_ir.frontends.fx.torch_internals import Overload, storage_id
+from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.tracing import NodeNames, Trace, trace
 
 Decompositions = Mapping[Overload, Callable[..., object]]
@@ -107,6 +111,7 @@ def trace_normalized(
     mode = select_fake_mode([*sources, *attributes])
     with torch.inference_mode(False):  # as the trace: ordinary tensors
         fakes = fresh_fakes(mode, [*sources, *attributes])
+    held = _bytes_held(fakes)
     names = [source.name for source in sources]
     result = trace(
         function,
@@ -119,6 +124,7 @@ def trace_normalized(
         record_user_frames=record_user_frames,
     )
     _check_entry_metadata(mode, sources, result)
+    _check_windows(result.graph_module, held)
     return Normalized(
         result.graph_module,
         tuple(result.entry),
@@ -145,4 +151,29 @@ def _check_entry_metadata(mode: FakeTensorMode, sources: Sequence[InputSource], 
             raise FxImportError(
                 f"the graph changes the shape or strides of input `{source.name}`, whose meta may be from after that "
                 "change; pass example_inputs"
+            )
+
+
+def _bytes_held(fakes: Sequence[object]) -> dict[int, int]:
+    """Sizes of the inputs' storages. Asked for before tracing: `as_strided` makes the storages of fakes grow."""
+    tensors = [fake for fake in fakes if isinstance(fake, torch.Tensor)]
+    sizes: dict[int, object] = {storage_id(tensor): tensor.untyped_storage().nbytes() for tensor in tensors}
+    return {storage: size for storage, size in sizes.items() if isinstance(size, int)}
+
+
+def _check_windows(gm: fx.GraphModule, held: Mapping[int, int]) -> None:
+    """Refuses windows that reach beyond the memory of an input, as eager does."""
+    for node in gm.graph.nodes:
+        value = node.meta.get("val")
+        if not is_overload(node.target) or not isinstance(value, torch.Tensor) or is_symbolic(value):
+            continue
+        size = held.get(storage_id(value))
+        if size is None or 0 in value.shape or not op_info(node.target).places_windows:
+            continue
+        last = value.storage_offset() + sum((n - 1) * step for n, step in zip(value.shape, value.stride(), strict=True))
+        if (last + 1) * value.element_size() > size:
+            raise FxImportError(
+                f"{node.target} reaches element {last} of memory that holds {size // value.element_size()}",
+                node=node.name,
+                location=user_location(node),
             )

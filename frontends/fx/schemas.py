@@ -69,6 +69,11 @@ class OpInfo:
         return bool(schema_of(self.overload).returns)
 
     @cached_property
+    def places_windows(self) -> bool:
+        """Whether it gives a window anywhere in the memory of its operand (`as_strided`)."""
+        return (self.is_view or self.changes_window) and any(a.name == "storage_offset" for a in self.arguments)
+
+    @cached_property
     def positional(self) -> int:
         """Number of arguments that are passed by position."""
         return sum(not argument.keyword_only for argument in self.arguments)

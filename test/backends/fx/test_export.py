@@ -269,3 +269,17 @@ def test_operator_that_returns_its_operand_beside_a_new_tensor(passes: str):
     assert x.tolist() == [1, 1, 1]
     assert same.data_ptr() == x.data_ptr()
     assert total.item() == 3
+
+
+def test_arguments_called_self():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    total = graph.create_node("call_function", torch.ops.aten.add_.Tensor, (x, 1), name="self_1")
+    graph.output((graph.create_node("call_function", torch.ops.aten.mul.Tensor, (total, 2), name="self_2"), total))
+    inputs = (torch.ones(2),)
+    module = ir.run_passes(ir.import_fx(fx.GraphModule(nn.Module(), graph), inputs), "functionalize")
+    mode = FakeTensorMode()
+    split = export_split(module, [mode.from_tensor(inputs[0])], mode)
+    assert split.epilogue is not None
+    doubled, same = split.epilogue(*inputs, *split.core(*inputs))
+    assert (doubled.tolist(), same is inputs[0], inputs[0].tolist()) == ([4, 4], True, [2, 2])

@@ -110,3 +110,18 @@ def test_fakes_do_have_other_strides():
     with FakeTensorMode() as mode:
         fake = torch.copysign(mode.from_tensor(x), mode.from_tensor(y))
     assert fake.stride() != torch.copysign(x, y).stride()
+
+
+def test_windows_that_reach_beyond_their_memory_are_refused():
+    base = torch.arange(12.0)
+    inside = fx.symbolic_trace(lambda x: x.as_strided((3, 2), (4, 1), 2).clone())
+    beyond = fx.symbolic_trace(lambda x: x.as_strided((3, 3), (3, 1), 2).clone())
+    normalize(inside, (base[:4],))
+    normalize(beyond, (base,))
+    for argument in (torch.arange(10.0), base[:10].clone()):
+        with pytest.raises(RuntimeError):
+            beyond(argument)
+        with pytest.raises(
+            FxImportError, match=r"aten\.as_strided\.default reaches element 10 of memory that holds 10$"
+        ):
+            normalize(beyond, (argument,))
