@@ -31,6 +31,7 @@ $(STAMP): pyproject.toml setup.py
 
 demo: venv
 	$(BIN)/python examples/llama_static_cache.py
+	$(BIN)/python examples/paged_decoder.py
 
 test: lint
 	$(BIN)/lit -sv test

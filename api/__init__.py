@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from vllm_ir.backends.fx.export import export_fx
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
     from vllm_ir.tools.pipelines import run_passes
+    from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
     from vllm_ir.tools.providers import IrOpPriorityConfig, KernelConfig, ops, register_op
     from vllm_ir.tools.reports import clear_compile_reports, compile_reports
     from vllm_ir.tools.text import parse
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IrOpPriorityConfig",
     "KernelConfig",
+    "PostGradPass",
     "clear_compile_reports",
     "compile_reports",
     "export_fx",
@@ -37,6 +39,7 @@ _HOMES: Mapping[str, str] = MappingProxyType(
     {
         "IrOpPriorityConfig": "vllm_ir.tools.providers",
         "KernelConfig": "vllm_ir.tools.providers",
+        "PostGradPass": "vllm_ir.tools.post_grad.post_grad_pass",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
         "export_fx": "vllm_ir.backends.fx.export",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from xdsl.dialects.builtin import FileLineColLoc, NameLoc
+from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, NameLoc, UnknownLoc
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException
 
@@ -12,11 +12,16 @@ from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
 
 
+def place_of(op: Operation) -> LocationAttr:
+    """The location of an operation without the name of the graph's node."""
+    location = op.location
+    inner = location.location if isinstance(location, NameLoc) else location
+    return inner if isinstance(inner, FileLineColLoc | UnknownLoc) else UnknownLoc()
+
+
 def location_text(op: Operation) -> str:
     """`file:line` of the user's code that made `op`; empty if it is not known."""
-    location = op.location
-    if isinstance(location, NameLoc):
-        location = location.location
+    location = place_of(op)
     return f"{location.filename.data}:{location.line.data}" if isinstance(location, FileLineColLoc) else ""
 
 

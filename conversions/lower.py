@@ -1,8 +1,9 @@
 """`lower`: high-level operations become the operations of one of their implementations.
 
-For each operation, the first provider of its priority list that accepts the operands is traced and inlined. What was
-chosen, and which providers were passed over for which reason, stays in the module's `vllm_ir.selected` and
-`vllm_ir.rejected` attributes, by op and by name of the node.
+For each operation, the first provider of its priority list that accepts the operands is traced and inlined. One whose
+trace gives other types or shapes than the op is passed over like one that does not accept them. What was chosen, and
+which providers were passed over for which reason, stays in the module's `vllm_ir.selected` and `vllm_ir.rejected`
+attributes, by op and by name of the node.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.build import CallBuilder
-from vllm_ir.frontends.fx.types import is_tensor
+from vllm_ir.frontends.fx.types import is_shaped, is_tensor
 from vllm_ir.frontends.fx.values import decode
 from vllm_ir.frontends.ops import IrOp, IrOpImpl, ops
 from vllm_ir.frontends.ops.dialect import operand_segments
@@ -51,13 +52,22 @@ class LowerPass(ModulePass):
         _Lowering(op, self.decompose).run()
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """What operations with the same operands become, in attributes that they share."""
+
+    provider: StringAttr
+    rejected: DictionaryAttr | None
+    """Reasons by provider, of those that were passed over."""
+    traced: Traced
+
+
 class _Lowering:
     def __init__(self, module: ModuleOp, decompose: bool) -> None:
         self.module = module
         self.decompositions = _inductor_table() if decompose else None
         self.examples = Examples()
-        self.choices: dict[_Key, tuple[IrOpImpl, list[tuple[str, str]]]] = {}
-        self.traces: dict[_Key, Traced] = {}
+        self.choices: dict[_Key, _Choice] = {}
         self.selected: dict[str, dict[str, Attribute]] = {}
         self.rejected: dict[str, dict[str, Attribute]] = {}
 
@@ -78,18 +88,16 @@ class _Lowering:
             fail(op, "has buffers as operands; run functionalize first")
         ir_op = ops[op.name.removeprefix("vllm_ir.")]
         arguments = _arguments(op, ir_op)
-        key = _key(ir_op, arguments)
-        impl, rejected = self._choose(key, ir_op, arguments)
-        self._record(op, ir_op, impl, rejected)
+        key = _key(op, arguments)
+        choice = self.choices.get(key)
+        if choice is None:
+            choice = self.choices[key] = self._choose(op, ir_op, arguments)
+        self._record(op, ir_op, choice)
         tensors = [value for argument in arguments for value in _tensors(argument)]
-        traced = self._trace((*key, impl), impl, arguments)
         b = CallBuilder(lambda new: _insert_before(new, op))
         b.at(op)
-        results = inline(traced, tensors, self.examples.original, b)
-        if len(results) != len(op.results):
-            fail(op, f"provider {impl.provider!r} returns {len(results)} results, the op has {len(op.results)}")
+        results = inline(choice.traced, tensors, self.examples.original, b)
         for old, new in zip(op.results, results, strict=True):
-            _check_result(op, impl, old, new)
             if new.type != old.type:
                 # The implementation lays the value out in another way, or knows its sizes by other expressions.
                 new = b.add(RelayoutOp.create(operands=[new], result_types=[old.type])).results[0]
@@ -97,10 +105,18 @@ class _Lowering:
         op.detach()
         op.erase()
 
-    def _choose(self, key: _Key, ir_op: IrOp, arguments: list[Argument]) -> tuple[IrOpImpl, list[tuple[str, str]]]:
-        if key not in self.choices:
-            self.choices[key] = ir_op.select([self._example(argument) for argument in arguments])
-        return self.choices[key]
+    def _choose(self, op: Operation, ir_op: IrOp, arguments: list[Argument]) -> _Choice:
+        """The first implementation that accepts the operands, and whose results are those of the op."""
+        rejected: dict[str, str] = {}
+        for impl, reason in ir_op.candidates([self._example(argument) for argument in arguments]):
+            if reason is None:
+                traced = self._trace(impl, arguments)
+                reason = _mismatch(traced, op)
+                if reason is None:
+                    reasons = {provider: StringAttr(text) for provider, text in rejected.items()}
+                    return _Choice(StringAttr(impl.provider), DictionaryAttr(reasons) if reasons else None, traced)
+            rejected[impl.provider] = reason
+        fail(op, "no provider is left: " + "; ".join(f"{provider!r}: {text}" for provider, text in rejected.items()))
 
     def _example(self, argument: Argument) -> object:
         if isinstance(argument, SSAValue):
@@ -109,29 +125,24 @@ class _Lowering:
             return [self.examples.tensor(_tensor_type(item)) for item in argument]
         return None if argument is None else decode(argument, [], str)
 
-    def _trace(self, key: _Key, impl: IrOpImpl, arguments: list[Argument]) -> Traced:
-        if key not in self.traces:
-            tensors = [value for argument in arguments for value in _tensors(argument)]
+    def _trace(self, impl: IrOpImpl, arguments: list[Argument]) -> Traced:
+        def call(*operands: object) -> object:
+            remaining = iter(operands)
+            return impl.fn(*(_fill(argument, remaining) for argument in arguments))
 
-            def call(*operands: object) -> object:
-                remaining = iter(operands)
-                return impl.fn(*(_fill(argument, remaining) for argument in arguments))
+        types = [_tensor_type(value) for argument in arguments for value in _tensors(argument)]
+        return trace_callable(call, types, self.examples, self.decompositions)
 
-            types = [_tensor_type(value) for value in tensors]
-            self.traces[key] = trace_callable(call, types, self.examples, self.decompositions)
-        return self.traces[key]
-
-    def _record(self, op: Operation, ir_op: IrOp, impl: IrOpImpl, rejected: list[tuple[str, str]]) -> None:
+    def _record(self, op: Operation, ir_op: IrOp, choice: _Choice) -> None:
         node = op.location.desc.data if isinstance(op.location, NameLoc) else op.results[0].name_hint or "?"
         nodes = self.selected.setdefault(ir_op.name, {})
         name, count = node, 0
         while name in nodes:
             count += 1
             name = f"{node}_{count}"
-        nodes[name] = StringAttr(impl.provider)
-        if rejected:
-            reasons = DictionaryAttr({provider: StringAttr(reason) for provider, reason in rejected})
-            self.rejected.setdefault(ir_op.name, {})[name] = reasons
+        nodes[name] = choice.provider
+        if choice.rejected is not None:
+            self.rejected.setdefault(ir_op.name, {})[name] = choice.rejected
 
 
 def _inductor_table() -> Decompositions:
@@ -154,13 +165,16 @@ def _arguments(op: Operation, ir_op: IrOp) -> list[Argument]:
     return arguments
 
 
-def _key(ir_op: IrOp, arguments: list[Argument]) -> _Key:
+def _key(op: Operation, arguments: list[Argument]) -> _Key:
+    """What decides how an operation is lowered: its operands' types, its attributes, and what it has to give."""
+
     def part(argument: Argument) -> object:
         if isinstance(argument, SSAValue):
             return argument.type
         return tuple(item.type for item in argument) if isinstance(argument, list) else argument
 
-    return (ir_op.name, *(part(argument) for argument in arguments), _aliasing(arguments))
+    given = tuple(_kind(result.type) for result in op.results)
+    return (op.name, *(part(argument) for argument in arguments), _aliasing(arguments), given)
 
 
 def _aliasing(arguments: list[Argument]) -> tuple[int, ...]:
@@ -196,16 +210,25 @@ def _insert_before(new: Operation, op: Operation) -> None:
     block.insert_op_before(new, op)
 
 
-def _check_result(op: Operation, impl: IrOpImpl, old: SSAValue, new: SSAValue) -> None:
-    have, want = new.type, old.type
-    if not is_tensor(have) or not is_tensor(want):
-        fail(op, f"provider {impl.provider!r} returns {have} instead of {want}")
-    if (have.element_type, have.shape) != (want.element_type, want.shape):
-        fail(
-            op,
-            f"provider {impl.provider!r} returns {have}, the op's native definition gives {want}; "
-            "make its supports_args refuse these operands",
-        )
+def _mismatch(traced: Traced, op: Operation) -> str | None:
+    """How the results of an implementation differ from those of the op, layout aside; None if they do not."""
+    values = traced.function.terminator.operands
+    if len(values) != len(op.results):
+        return f"returns {len(values)} results, the op has {len(op.results)}"
+    for index, (value, result) in enumerate(zip(values, op.results, strict=True)):
+        if _kind(value.type) != _kind(result.type):
+            which = f" as result {index}" if len(values) > 1 else ""
+            return f"returns {_kind_text(value.type)}{which}, the op gives {_kind_text(result.type)}"
+    return None
+
+
+def _kind(type: Attribute) -> tuple[Attribute, ...]:
+    """Element type and shape of a tensor, in memory or not; another type as it is."""
+    return (type.element_type, type.shape) if is_shaped(type) else (type,)
+
+
+def _kind_text(type: Attribute) -> str:
+    return str(TensorType(type.element_type, type.shape) if is_shaped(type) else type)
 
 
 __all__ = ["REJECTED", "SELECTED", "LowerPass"]

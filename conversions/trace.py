@@ -53,8 +53,10 @@ class Examples:
 
     def original(self, kind: Attribute) -> Attribute:
         """A type of a traced function with the names that its symbols have in the module."""
+        if not is_tensor(kind) or not isinstance(kind.encoding, LayoutAttr):
+            return kind
         renamed = self.symbols.renamed()
-        if not renamed or not is_tensor(kind) or not isinstance(kind.encoding, LayoutAttr):
+        if not renamed:
             return kind
         sizes, strides = _rename(kind.encoding.sizes, renamed), _rename(kind.encoding.strides, renamed)
         return TensorType(kind.element_type, kind.shape, LayoutAttr(sizes, strides, kind.encoding.device))

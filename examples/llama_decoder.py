@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is downloaded: the weights are random
 
 import torch
+from side_by_side import Generation, greedy
+from side_by_side import largest_difference as largest_difference
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM, StaticCache
 from transformers.cache_utils import StaticLayer
@@ -92,35 +93,7 @@ class DecodeStep(nn.Module):
         return self.model(input_ids=ids, cache=cache, use_cache=True).logits
 
 
-@dataclass(frozen=True)
-class Generation:
-    """What greedy decoding gave."""
-
-    tokens: list[int]
-    logits: Tensor
-    """Logits that each token was chosen from, `(tokens, vocabulary)`."""
-    seconds: list[float]
-    """Time of each call: the prompt first, then one token at a time."""
-
-
-@torch.no_grad()
 def generate(step: Step, prompt: Tensor, cache: StaticCache, steps: int) -> Generation:
     """Run the prompt and then `steps` greedy steps, from an empty cache."""
     cache.reset()
-    ids, tokens, logits, seconds = prompt, list[int](), list[Tensor](), list[float]()
-    for _ in range(1 + steps):
-        start = time.perf_counter()
-        result = step(ids, cache)
-        seconds.append(time.perf_counter() - start)
-        last = result[:, -1].clone()
-        ids = last.argmax(-1, keepdim=True)
-        logits.append(last[0])
-        tokens.append(int(ids))
-    return Generation(tokens, torch.stack(logits), seconds)
-
-
-def largest_difference(ours: Tensor, theirs: Tensor) -> float:
-    """Largest absolute difference; infinite for another shape or dtype, NaN where one is NaN."""
-    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-        return float("inf")
-    return (ours.double() - theirs.double()).abs().max().item()
+    return greedy(lambda ids: step(ids, cache), prompt, steps)

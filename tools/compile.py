@@ -11,12 +11,13 @@ from torch import Tensor, fx
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from xdsl.dialects.builtin import ModuleOp
 
-from vllm_ir.backends.fx.export import SplitGraph, export_split
+from vllm_ir.backends.fx.export import export_split
 from vllm_ir.backends.inductor.compile import compile_functional
 from vllm_ir.backends.inductor.settings import effective_patches
-from vllm_ir.backends.inductor.torch_internals import BoxedCallable, decompositions, patched
+from vllm_ir.backends.inductor.torch_internals import decompositions, patched
 from vllm_ir.frontends.fx.attributes import graph_tensors
 from vllm_ir.frontends.fx.normalize import Normalized
+from vllm_ir.tools.epilogue import with_epilogue
 from vllm_ir.tools.gradients import compile_with_gradients
 from vllm_ir.tools.lowering import (
     export_complete,
@@ -34,7 +35,9 @@ from vllm_ir.tools.overlap import (
     overlapping_pairs,
     same_window,
 )
-from vllm_ir.tools.reports import CompileReport, phase, record_copies, recording
+from vllm_ir.tools.pipelines import writes_in_place
+from vllm_ir.tools.post_grad.hook import write_in_place
+from vllm_ir.tools.reports import CompileReport, phase, record_copies, record_outcome, recording
 from vllm_ir.tools.torch_internals import autocast_enabled, compile_lock, switches_gradients_on, without_autocast
 
 Compiled = Callable[..., object]
@@ -130,9 +133,10 @@ def _compile_direct(gm: fx.GraphModule, inputs: Sequence[object], options: Compi
 
 def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions, inductor: bool) -> _Artifact:
     with recording("vllm_ir" if inductor else "vllm_ir_eager", "inference") as report:
-        normalized, module = lower_graph(gm, inputs, options, report, decompositions() if inductor else None)
+        table = decompositions() if inductor else None
+        normalized, module = lower_graph(gm, inputs, options, report, table, inductor=inductor)
         if inductor:
-            call = _through_inductor(normalized, module, report, _static_inputs(gm))
+            call = _through_inductor(normalized, module, report, _static_inputs(gm), options)
         else:
             call = _as_exported(normalized, module, report)
     if autocast_enabled():
@@ -188,19 +192,29 @@ def _attribute_getter(gm: fx.GraphModule, names: Sequence[str]) -> Callable[[], 
 def _as_exported(normalized: Normalized, module: ModuleOp, report: CompileReport) -> Compiled:
     with phase(report, "export"):
         exported = export_complete(normalized, module)
-    record_copies(report, exported.graph)
-    return exported.forward
+    record_copies(report, exported.graph_module.graph, exported.copies)
+    return exported.graph_module.forward
 
 
 def _through_inductor(
-    normalized: Normalized, module: ModuleOp, report: CompileReport, static_inputs: Sequence[int]
+    normalized: Normalized,
+    module: ModuleOp,
+    report: CompileReport,
+    static_inputs: Sequence[int],
+    options: CompileOptions,
 ) -> Compiled:
     with phase(report, "export"):
         exported = export_split(module, normalized.inputs, normalized.fake_mode)
-    record_copies(report, exported.core.graph)
+    record_copies(report, exported.core.graph, exported.copies)
+    hook = write_in_place(module, exported) if writes_in_place(options.passes) else None
     with phase(report, "backend"):
-        compiled = compile_functional(exported.core, normalized.inputs, normalized.fake_mode, static_inputs)
-    return _with_epilogue(compiled, exported)
+        compiled = compile_functional(
+            exported.core, normalized.inputs, normalized.fake_mode, static_inputs, hook, exported.donated
+        )
+    if hook is not None:
+        # What came from Inductor's cache went through the same once: do it again, to know what it was.
+        record_outcome(report, hook.outcome or hook.apply(exported.core.graph, normalized.fake_mode))
+    return with_epilogue(compiled, exported)
 
 
 def _static_inputs(gm: fx.GraphModule) -> list[int]:
@@ -209,18 +223,3 @@ def _static_inputs(gm: fx.GraphModule) -> list[int]:
     return [
         i for i, node in enumerate(placeholders) if node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type")
     ]
-
-
-def _with_epilogue(compiled: BoxedCallable, exported: SplitGraph) -> Compiled:
-    """The graph's results, from those of its functional part."""
-    if exported.epilogue is None:
-        return lambda *arguments: compiled(list(arguments))
-    finish = exported.epilogue.forward
-    positions = exported.epilogue_arguments
-    if not positions:
-        return lambda *arguments: finish(*compiled(list(arguments)))
-    if len(positions) == 1:
-        (position,) = positions
-        return lambda *arguments: finish(arguments[position], *compiled(list(arguments)))
-    pick = cast("Callable[[Sequence[object]], Sequence[object]]", operator.itemgetter(*positions))
-    return lambda *arguments: finish(*pick(arguments), *compiled(list(arguments)))

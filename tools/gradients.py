@@ -7,11 +7,18 @@ from torch import fx
 
 from vllm_ir.backends.inductor.prepare import prepare_for_inductor
 from vllm_ir.backends.inductor.settings import effective_patches
-from vllm_ir.backends.inductor.torch_internals import compile_graph, compile_with_autograd, decompositions
+from vllm_ir.backends.inductor.torch_internals import (
+    compile_graph,
+    compile_with_autograd,
+    decompositions,
+    with_last_passes,
+)
 from vllm_ir.frontends.fx.normalize import Normalized
 from vllm_ir.tools.lowering import export_complete, lower_graph, without_values
 from vllm_ir.tools.options import CompileOptions
 from vllm_ir.tools.overlap import Arrangement, ArrangementCheck, CheckedCall, can_overlap, overlapping_groups
+from vllm_ir.tools.pipelines import writes_in_place
+from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
 from vllm_ir.tools.reports import phase, record_copies, recording
 from vllm_ir.tools.torch_internals import autograd_backend, compile_lock, inputs_written_under_autograd
 
@@ -51,6 +58,8 @@ def _eager_autograd(gm: fx.GraphModule, inputs: Sequence[object], options: Compi
 
 
 def _inductor_autograd(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions) -> Compiled:
+    in_place = writes_in_place(options.passes)
+
     def compile_part(part: fx.GraphModule, part_inputs: Sequence[object], **inductor_options: object) -> Compiled:
         kind = "backward" if inductor_options.get("is_backward") else "forward"
         kind = "inference" if inductor_options.get("is_inference") else kind
@@ -59,7 +68,8 @@ def _inductor_autograd(gm: fx.GraphModule, inputs: Sequence[object], options: Co
         # What Inductor has noted on the whole graph and its outputs: which of these the user sees, for one.
         exported.graph.output_node().meta.update(part.graph.output_node().meta)
         exported.meta.update(part.meta)
-        return compile_graph(exported, part_inputs, **inductor_options)
+        with with_last_passes([PostGradPass("functionalize,eliminate-clones")] if in_place else []):
+            return compile_graph(exported, part_inputs, **inductor_options)
 
     return compile_with_autograd(gm, inputs, compile_part, effective_patches(options.inductor))
 
@@ -68,8 +78,8 @@ def _lower_part(
     part: fx.GraphModule, inputs: Sequence[object], options: CompileOptions, kind: str, *, inductor: bool
 ) -> tuple[fx.GraphModule, Normalized]:
     with compile_lock(), recording("vllm_ir" if inductor else "vllm_ir_eager", kind) as report:
-        normalized, module = lower_graph(part, inputs, options, report)
+        normalized, module = lower_graph(part, inputs, options, report, inductor=inductor)
         with phase(report, "export"):
             exported = export_complete(normalized, module, part, inductor=inductor)
-        record_copies(report, exported.graph)
-    return exported, normalized
+        record_copies(report, exported.graph_module.graph, exported.copies)
+    return exported.graph_module, normalized

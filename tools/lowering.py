@@ -6,13 +6,13 @@ from torch import fx
 from torch._ops import OpOverload
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
-from vllm_ir.backends.fx.export import export_fx
-from vllm_ir.dialects.vllm_ir.function import MUTATED, STORAGE, FuncOp
+from vllm_ir.backends.fx.export import ExportedGraph, export_graph
+from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, STORAGE, FuncOp
 from vllm_ir.frontends.fx.importer import MAIN, import_normalized
 from vllm_ir.frontends.fx.normalize import Normalized, normalize
 from vllm_ir.tools.options import CompileOptions
-from vllm_ir.tools.pipelines import run_passes
-from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_phase, record_selection
+from vllm_ir.tools.pipelines import run_passes, split_passes
+from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_decisions, record_phase
 
 
 def lower_graph(
@@ -21,8 +21,13 @@ def lower_graph(
     options: CompileOptions,
     report: CompileReport,
     decompositions: Mapping[OpOverload, Callable[..., object]] | None = None,
+    *,
+    inductor: bool = False,
 ) -> tuple[Normalized, ModuleOp]:
-    """Normalise a graph, import it and run the passes; fills in the report."""
+    """Normalise a graph, import it and run the passes; fills in the report.
+
+    Inductor takes values: for it, the passes that put them into memory are left for the hook behind its own.
+    """
     with options.apply_priorities():
         with phase(report, "normalize"):
             normalized = normalize(gm, inputs, decompositions=decompositions)
@@ -38,26 +43,27 @@ def lower_graph(
             report.op_counts[name] = count_ops(module)
 
         # A module that was just imported states the effects of its calls by construction.
-        run_passes(module, options.passes, on_pass=on_pass, check=False)
-    record_selection(report, module)
+        passes, _ = split_passes(options.passes) if inductor else (options.passes, "")
+        run_passes(module, passes, on_pass=on_pass, check=False)
+    record_decisions(report, module)
     return normalized, module
 
 
 def export_complete(
     normalized: Normalized, module: ModuleOp, like: fx.GraphModule | None = None, *, inductor: bool = False
-) -> fx.GraphModule:
+) -> ExportedGraph:
     """The module as one graph, with the values and symbols of the normalised graph.
 
     Module attributes are taken from `like`; without it they are trailing placeholders. For Inductor, operators that
     write take a form which it leaves alone.
     """
-    return export_fx(module, like, inputs=normalized.inputs, fake_mode=normalized.fake_mode, opaque=inductor)
+    return export_graph(module, like, inputs=normalized.inputs, fake_mode=normalized.fake_mode, opaque=inductor)
 
 
 def written_arguments(module: ModuleOp) -> list[int]:
-    """Positions of the arguments of the main function whose contents change."""
+    """Positions of the arguments of the main function whose contents change, or may because they are given away."""
     main = _main(module)
-    return [i for i in range(len(main.block.args)) if MUTATED in main.argument_attributes(i)]
+    return [i for i in range(len(main.block.args)) if {MUTATED, DONATED} & main.argument_attributes(i).keys()]
 
 
 def overlapping_arguments(module: ModuleOp) -> list[list[int]]:

@@ -10,7 +10,7 @@ from vllm_ir.tools.pipelines import expand
 from vllm_ir.tools.providers import IrOpPriorityConfig, ops
 from vllm_ir.tools.torch_internals import inductor_patches, is_inductor_option
 
-DEFAULT_PASSES = "functionalize,lower"
+DEFAULT_PASSES = "functionalize,lower,eliminate-clones"
 
 _OWN: Mapping[str, str] = MappingProxyType(
     {

@@ -33,8 +33,14 @@ def _imported(path: str) -> PassFactory:
 TORCH_PASSES: Mapping[str, PassFactory] = {
     "functionalize": _imported("vllm_ir.conversions.functionalize:FunctionalizePass"),
     "lower": _imported("vllm_ir.conversions.lower:LowerPass"),
+    "eliminate-clones": _imported("vllm_ir.conversions.eliminate_clones:EliminateClonesPass"),
+    "print-aliases": _imported("vllm_ir.conversions.analysis.print_aliases:PrintAliasesPass"),
+    "print-liveness": _imported("vllm_ir.conversions.analysis.print_liveness:PrintLivenessPass"),
 }
 """Our passes. They ask PyTorch what operators do."""
+
+MEMORY_PASS = "eliminate-clones"
+"""The pass behind which a module is no longer about values alone."""
 
 PASSES: dict[str, PassFactory] = {
     **TORCH_PASSES,
@@ -47,6 +53,7 @@ PASSES: dict[str, PassFactory] = {
 PIPELINES: dict[str, str] = {
     "vllm-ir-functional": "functionalize",
     "vllm-ir-lowered": "functionalize,lower",
+    "vllm-ir-in-place": "functionalize,lower,eliminate-clones",
 }
 """Named sequences of passes; a pipeline may name them wherever it may name a pass."""
 
@@ -72,6 +79,19 @@ def expand(spec: str) -> list[ArgSpec]:
         else:
             passes.extend(expand(PIPELINES[entry.name]))
     return passes
+
+
+def split_passes(spec: str) -> tuple[str, str]:
+    """A pipeline in two: up to values, and from `eliminate-clones`, which puts them into memory, on."""
+    entries = expand(spec)
+    names = [entry.name for entry in entries]
+    first = names.index(MEMORY_PASS) if MEMORY_PASS in names else len(names)
+    return ",".join(map(str, entries[:first])), ",".join(map(str, entries[first:]))
+
+
+def writes_in_place(spec: str) -> bool:
+    """Whether a pipeline puts values into memory."""
+    return bool(split_passes(spec)[1])
 
 
 def _one_line(error: ArgSpecParseError) -> str:

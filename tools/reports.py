@@ -5,25 +5,27 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import cast
 
 import torch
-from torch import Tensor, fx
+from torch import fx
 from torch._higher_order_ops.auto_functionalize import auto_functionalized, auto_functionalized_v2
 from torch.utils._pytree import tree_leaves
-from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute
 
+from vllm_ir.conversions.eliminate_clones import CLONES
 from vllm_ir.conversions.lower import REJECTED, SELECTED
 from vllm_ir.frontends.fx.locations import user_location
+from vllm_ir.frontends.fx.opaque import written_on_copies
+from vllm_ir.frontends.fx.schemas import scattered_view, writes_parts
+from vllm_ir.frontends.fx.storages import argument_of, nodes_in
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, schema_of
 
-OPAQUE_NAMESPACE = "vllm_ir_functional"
-"""Namespace of the functional forms of writing operators that are exported for Inductor."""
 _CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
 
 
@@ -46,13 +48,20 @@ class CompileReport:
     rejected_impls: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=lambda: {})
     """`{op: {node: [(provider, reason)]}}`: providers that were asked before the selected one."""
     clones_inserted: int = 0
+    """Operands of calls in value form: each is by meaning a copy that the call writes."""
     clones_removed: int = 0
+    """How many of them are written in place, because nobody can notice."""
     pass_seconds: dict[str, float] = field(default_factory=lambda: {})
     """Time of each phase, in order: normalize, import, every pass, export, backend."""
     op_counts: dict[str, int] = field(default_factory=lambda: {})
     """Operations of the graph at each stage: fx, import, every pass, export."""
     copies: list[tuple[str, str, str]] = field(default_factory=lambda: [])
     """`(op, "file:line", reason)` of what still moves a tensor's data into a new buffer in the exported graph."""
+
+    @property
+    def own_seconds(self) -> float:
+        """Time of the phases that are this compiler's work: all but `normalize` (make_fx) and `backend` (Inductor)."""
+        return sum(seconds for name, seconds in self.pass_seconds.items() if name not in ("normalize", "backend"))
 
 
 _lock = threading.Lock()
@@ -111,8 +120,11 @@ def _logger() -> logging.Logger:
     return logger
 
 
-def record_selection(report: CompileReport, module: ModuleOp) -> None:
-    """Fill in which implementations lowering has chosen, and which it has passed over."""
+def record_decisions(report: CompileReport, module: ModuleOp) -> None:
+    """Fill in what the passes have noted on the module.
+
+    That is which implementations were chosen and which passed over, and what became of calls in value form.
+    """
     report.selected_impls = {
         op: {node: _text(provider) for node, provider in nodes.items()}
         for op, nodes in _entries_by_op(module, SELECTED)
@@ -121,6 +133,9 @@ def record_selection(report: CompileReport, module: ModuleOp) -> None:
         op: {node: [(name, _text(reason)) for name, reason in _entries(reasons)] for node, reasons in nodes.items()}
         for op, nodes in _entries_by_op(module, REJECTED)
     }
+    if isinstance(clones := module.attributes.get(CLONES), DictionaryAttr):
+        counts = {name: int(count.value.data) for name, count in clones.data.items() if isinstance(count, IntegerAttr)}
+        report.clones_inserted, report.clones_removed = counts["inserted"], counts["removed"]
 
 
 def _entries_by_op(module: ModuleOp, name: str) -> Iterator[tuple[str, dict[str, Attribute]]]:
@@ -137,21 +152,52 @@ def _text(attribute: Attribute) -> str:
     return attribute.data if isinstance(attribute, StringAttr) else str(attribute)
 
 
-def record_copies(report: CompileReport, graph: fx.Graph) -> None:
-    """Fill in the copies that an exported graph makes, and the size of the graph."""
+def record_copies(report: CompileReport, graph: fx.Graph, reasons: Mapping[fx.Node, str]) -> None:
+    """Fill in the copies that an exported graph makes, with the reasons that are known, and the size of the graph."""
     report.op_counts["export"] = len(graph.nodes)
+    report.copies = list(copies_in(graph, reasons))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the hook behind Inductor's passes did to a graph."""
+
+    updates: int
+    """Operands of calls in value form."""
+    copied: int
+    """How many of them are written on copies."""
+    copies: list[tuple[str, str, str]]
+    """Operator, location and reason of each copy in the graph."""
+    seconds: float
+
+
+def record_outcome(report: CompileReport, outcome: Outcome) -> None:
+    """Fill in what became of the updates in a graph that Inductor has worked on."""
+    report.clones_inserted, report.clones_removed = outcome.updates, outcome.updates - outcome.copied
+    report.copies = outcome.copies
+    report.pass_seconds["eliminate-clones"] = outcome.seconds
+    report.pass_seconds["backend"] -= outcome.seconds
+
+
+def copies_in(graph: fx.Graph, reasons: Mapping[fx.Node, str]) -> Iterator[tuple[str, str, str]]:
+    """Operator, location and reason of each copy of a tensor in a graph."""
     for node in graph.nodes:
-        if node.target in _CLONES:
-            report.copies.append((str(node.target), _location(node), "clone in the exported graph"))
+        if node in reasons or node.target in _CLONES:
+            yield str(node.target), _location(node), reasons.get(node, "a copy of the program's own")
         elif node.target in (auto_functionalized, auto_functionalized_v2):
             op = cast(Overload, node.args[0])
             for name, number in _written_tensors(node, op).items():
                 reason = f"functional call: argument {name!r} is written on a copy"
-                report.copies.extend([(str(op), _location(node), reason)] * number)
-        elif is_overload(node.target) and node.target.namespace == OPAQUE_NAMESPACE:
-            # Its results are the new values of what it writes, and those of its own, if it has any.
-            number = sum(isinstance(leaf, Tensor) for leaf in tree_leaves(node.meta.get("val")))
-            report.copies.extend([(str(node.target), _location(node), "functional call: writes a copy")] * number)
+                yield from [(str(op), _location(node), reason)] * number
+        elif not is_overload(node.target):
+            continue
+        elif scattered_view(node.target) is not None or writes_parts(node.target):
+            yield str(node.target), _location(node), "its result is new memory, with the old contents"
+        elif (written := written_on_copies(node.target)) is not None:
+            for name in written.arguments:
+                value = argument_of(node, [a.name for a in schema_of(node.target).arguments].index(name), name)
+                reason = f"functional call: argument {name!r} is written on a copy"
+                yield from [(str(written.overload), _location(node), reason)] * sum(True for _ in nodes_in(value))
 
 
 def _written_tensors(node: fx.Node, op: Overload) -> dict[str, int]:

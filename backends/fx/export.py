@@ -7,6 +7,7 @@ afterwards as two graphs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ from vllm_ir.backends.fx.layout import needs_all_strides
 from vllm_ir.backends.fx.metas import example_arguments, propagating
 from vllm_ir.backends.fx.tail import Results, TailExporter
 from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
-from vllm_ir.dialects.vllm_ir.function import RESOURCE, WINDOW, FuncOp, ReturnOp, root_of
+from vllm_ir.dialects.vllm_ir.function import DONATED, RESOURCE, WINDOW, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.importer import MAIN, collector_paused
@@ -56,11 +57,30 @@ def export_fx(
     write become operators that Inductor cannot take apart. Raises `VerifyException` if the module is not valid or
     states other effects than the schemas of the operators that it calls.
     """
-    mode = fake_mode or _mode_of(like)
+    return export_graph(module, like, inputs=inputs, fake_mode=fake_mode or _mode_of(like), opaque=opaque).graph_module
+
+
+@dataclass(frozen=True)
+class ExportedGraph:
+    """A complete FX graph, and its nodes that copy a tensor with the reason for each."""
+
+    graph_module: fx.GraphModule
+    copies: Mapping[fx.Node, str]
+
+
+def export_graph(
+    module: ModuleOp,
+    like: fx.GraphModule | nn.Module | None = None,
+    *,
+    inputs: Sequence[object] | None = None,
+    fake_mode: FakeTensorMode,
+    opaque: bool = False,
+) -> ExportedGraph:
+    """The module as a complete FX graph, with an account of its copies; see `export_fx`."""
     function = _checked(module)
-    with collector_paused(), propagating(mode):
-        fakes = example_arguments(function, mode) if inputs is None else inputs
-        return _export_function(function, mode, fakes, like, _sub_graphs(module, function, mode), opaque)
+    with collector_paused(), propagating(fake_mode):
+        fakes = example_arguments(function, fake_mode) if inputs is None else inputs
+        return _export_function(function, fake_mode, fakes, like, _sub_graphs(module, function, fake_mode), opaque)
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,12 @@ class SplitGraph:
     core: fx.GraphModule
     epilogue: fx.GraphModule | None
     epilogue_arguments: tuple[int, ...]
+    copies: Mapping[fx.Node, str]
+    """Nodes of the core that copy a tensor, and why."""
+    finals: Mapping[int, int]
+    """Outputs of the core that are the final values of whole arguments, and the positions of these."""
+    donated: tuple[int, ...]
+    """Arguments whose memory the core may use as it likes."""
 
 
 def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTensorMode) -> SplitGraph:
@@ -99,7 +125,7 @@ def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTens
         output_node(builder.graph, tuple(results.nodes[value] for value in outputs))
         core = fx.GraphModule(root, builder.graph)
         if _is_plain(function, tail, outputs, results):
-            return SplitGraph(core, None, ())
+            return SplitGraph(core, None, (), builder.copies, {}, _donated(function))
         return _with_epilogue(function, core, tail, results, outputs, fake_mode)
 
 
@@ -153,7 +179,24 @@ def _with_epilogue(
     known.update((value, node) for value, node in used.items())
     TailExporter(function, builder, argument, known, trust_values=False).run(tail)
     epilogue = fx.GraphModule(nn.Module(), builder.graph)
-    return SplitGraph(core, epilogue, tuple(value.index for value in used))
+    positions = tuple(value.index for value in used)
+    finals = _finals(tail, outputs)
+    return SplitGraph(core, epilogue, positions, results.builder.copies, finals, _donated(function))
+
+
+def _donated(function: FuncOp) -> tuple[int, ...]:
+    return tuple(i for i in range(len(function.block.args)) if DONATED in function.argument_attributes(i))
+
+
+def _finals(tail: Sequence[Operation], outputs: Sequence[SSAValue]) -> dict[int, int]:
+    """Outputs that are only there to be written to a whole argument, and the positions of the arguments."""
+    writes = [op for op in tail if isinstance(op, WriteOp)]
+    uses = Counter([op.value for op in writes] + list(_returned(tail)))
+    return {
+        outputs.index(op.value): op.buffer.index
+        for op in writes
+        if isinstance(op.buffer, BlockArgument) and op.value in outputs and uses[op.value] == 1
+    }
 
 
 def _placeholder(builder: GraphBuilder, value: SSAValue, fake: object) -> fx.Node:
@@ -211,7 +254,7 @@ def _sub_graphs(module: ModuleOp, main: FuncOp, mode: FakeTensorMode) -> dict[st
     for function in module.body.block.ops:
         if isinstance(function, FuncOp) and function is not main:
             inputs = example_arguments(function, mode)
-            found[function.sym_name.data] = _export_function(function, mode, inputs, None, found)
+            found[function.sym_name.data] = _export_function(function, mode, inputs, None, found).graph_module
     return found
 
 
@@ -222,7 +265,7 @@ def _export_function(
     like: nn.Module | None,
     functions: Mapping[str, fx.GraphModule],
     opaque: bool = False,
-) -> fx.GraphModule:
+) -> ExportedGraph:
     root = nn.Module()
     builder = GraphBuilder(mode, opaque)
     exporter = FunctionExporter(function, builder, root, functions)
@@ -237,7 +280,7 @@ def _export_function(
         {value: node for value, node in exporter.values.items() if isinstance(node, fx.Node) and _is_buffer(value)}
     )
     ending.run(tail)
-    return fx.GraphModule(root, builder.graph)
+    return ExportedGraph(fx.GraphModule(root, builder.graph), builder.copies)
 
 
 def _is_buffer(value: SSAValue) -> bool:

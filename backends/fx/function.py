@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -13,20 +13,21 @@ from torch._higher_order_ops.auto_functionalize import auto_functionalized, can_
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 from xdsl.dialects import arith
-from xdsl.dialects.builtin import FileLineColLoc, NameLoc, NoneType
+from xdsl.dialects.builtin import FileLineColLoc, NameLoc, NoneType, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.fx.layout import has_strides, tensor_of, with_strides
 from vllm_ir.backends.fx.metas import number, set_value
-from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.dialects.torch.call import REASON, CallOp
 from vllm_ir.dialects.torch.constant import ConstantOp
-from vllm_ir.dialects.vllm_ir.function import FuncOp, root_of, written_buffers
+from vllm_ir.dialects.vllm_ir.function import STORAGE, FuncOp, root_of, written_buffers
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, element_type_of, shape_of
 from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
 from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
+from vllm_ir.frontends.fx.regions import may_overlap
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
 from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node
@@ -51,6 +52,8 @@ class GraphBuilder:
         self.trace: str | None = None
         self._parameters = {"self"}  # of the method that FX makes of the graph
         self.opaque = opaque
+        self.copies: dict[fx.Node, str] = {}
+        """Nodes that copy a tensor, and why."""
 
     def placeholder(self, name: str, value: object) -> fx.Node:
         """A new parameter of the graph, called `name` if no other one is."""
@@ -88,6 +91,12 @@ class GraphBuilder:
         function = cast(Callable[..., object], target)
         set_value(node, function(*fake_args, **fake_keywords), self.mode)
         return node
+
+    def copy(self, node: fx.Node, reason: str) -> fx.Node:
+        """A node with a copy of the tensor that `node` gives."""
+        copy = self.emit(aten.clone.default, (node,))
+        self.copies[copy] = reason
+        return copy
 
     def item(self, node: fx.Node, index: int) -> fx.Node:
         """Result `index` of a call with several."""
@@ -208,7 +217,11 @@ class FunctionExporter:
             return
         if is_overload(target) and op_info(target).is_view and self._refuses_layout(op, target, args, kwargs):
             args, kwargs = self._restride(op, args, kwargs)
-        self._bind_results(op, self.builder.emit(target, args, kwargs))
+        node = self.builder.emit(target, args, kwargs)
+        self._bind_results(op, node)
+        if isinstance(reason := op.attributes.get(REASON), StringAttr):
+            self.builder.copies[node] = reason.data
+            self.values[op.results[0]] = with_strides(self.builder.emit, node, op.results[0].type)
 
     def _refuses_layout(
         self, op: CallOp | ViewOp, target: Overload, args: tuple[object, ...], kwargs: Mapping[str, object]
@@ -298,7 +311,7 @@ class FunctionExporter:
         for index in op.update_indices:
             node = operands[index]
             if isinstance(node, fx.Node) and operands.count(node) > 1:
-                operands[index] = self.builder.emit(aten.clone.default, (node,))
+                operands[index] = self.builder.copy(node, "another operand has the same value")
         return operands
 
     def _opaque(self, op: CallOp, info: OpInfo, target: Overload, bound: Mapping[str, object]) -> None:
@@ -327,7 +340,7 @@ class FunctionExporter:
         copies: dict[fx.Node, fx.Node] = {}
         for node, index in zip(written, op.update_indices, strict=True):
             if node is not None and node not in copies:
-                clone = self.builder.emit(aten.clone.default, (node,))
+                clone = self.builder.copy(node, f"@{op.target} writes it")
                 exact = info.layout_sensitive
                 copies[node] = with_strides(self.builder.emit, clone, op.operands[index].type) if exact else clone
         replaced = map_nodes(dict(bound), lambda node: copies.get(node, node))
@@ -364,21 +377,43 @@ class FunctionExporter:
     def _read(self, op: ReadOp) -> None:
         node = self.node(op.buffer)
         if self.function.functional is None and self._written_later(op):
-            node = self.builder.emit(aten.clone.default, (node,))
+            node = self.builder.copy(node, "the memory is written after it was read")
         self.values[op.result] = node
 
     def _written_later(self, op: ReadOp) -> bool:
-        """Whether anything behind `op` may write the memory that it reads."""
+        """Whether the memory that `op` reads may be written before the last use of what it read."""
         root, later = root_of(op.buffer), op.next_op
-        while later is not None:
-            touched = [*written_buffers(later), *(later.operands[index] for index in donated_indices(later))]
-            if any(isinstance(b.type, BufferType) and self._may_share(root, root_of(b)) for b in touched):
+        pending = {use.operation for use in op.result.uses}
+        if any(map(_keeps_alias, pending)):
+            return any(self._writes(after, op.buffer, root) for after in _following(op))
+        while later is not None and pending:
+            pending.discard(later)
+            if pending and self._writes(later, op.buffer, root):
                 return True
             later = later.next_op
         return False
 
-    def _may_share(self, first: SSAValue, second: SSAValue) -> bool:
-        return first is second or (isinstance(first, BlockArgument) and isinstance(second, BlockArgument))
+    def _writes(self, op: Operation, buffer: SSAValue, root: SSAValue) -> bool:
+        touched = [*written_buffers(op), *(op.operands[index] for index in donated_indices(op))]
+        return any(isinstance(b.type, BufferType) and self._may_share(buffer, root, b) for b in touched)
+
+    def _may_share(self, buffer: SSAValue, root: SSAValue, other: SSAValue) -> bool:
+        """Whether two windows may have an element in common."""
+        other_root = root_of(other)
+        if root is not other_root and not (isinstance(root, BlockArgument) and isinstance(other_root, BlockArgument)):
+            return False
+        if root is not other_root and not self._share_storage(root, other_root):
+            return False
+        return may_overlap(buffer.type, other.type)
+
+    def _share_storage(self, first: SSAValue, second: SSAValue) -> bool:
+        """Whether the signature says that two arguments share memory."""
+        numbers = [
+            self.function.argument_attributes(value.index).get(STORAGE)
+            for value in (first, second)
+            if isinstance(value, BlockArgument)
+        ]
+        return len(numbers) == 2 and numbers[0] is not None and numbers[0] == numbers[1]
 
     def _write(self, op: WriteOp) -> None:
         self.builder.emit(aten.copy_.default, (self.node(op.buffer), self.node(op.value)))
@@ -386,7 +421,7 @@ class FunctionExporter:
     def _alloc(self, op: AllocOp) -> None:
         node = self.node(op.init)
         if not self._is_fresh(op.init, node):
-            node = self.builder.emit(aten.clone.default, (node,))
+            node = self.builder.copy(node, "new memory is asked for")
         self.values[op.buffer] = with_strides(self.builder.emit, node, op.buffer.type)
 
     def _is_fresh(self, value: SSAValue, node: fx.Node) -> bool:
@@ -413,6 +448,20 @@ class FunctionExporter:
         node = self.builder.graph.get_attr(name)
         node.meta["val"] = self.builder.mode.from_tensor(tensor)
         self.values[op.result] = node
+
+
+def _keeps_alias(op: Operation) -> bool:
+    """Whether results of `op` may be in the memory of its operands."""
+    if isinstance(op, WriteOp):
+        return False
+    target = resolve(op.target) if isinstance(op, CallOp) else None
+    return not is_overload(target) or op_info(target).is_view
+
+
+def _following(op: Operation) -> Iterator[Operation]:
+    while (later := op.next_op) is not None:
+        yield later
+        op = later
 
 
 def _producer(node: fx.Node) -> fx.Node:

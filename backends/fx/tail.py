@@ -11,7 +11,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
 from vllm_ir.backends.fx.layout import tensor_of, with_all_strides, with_strides
-from vllm_ir.dialects.vllm_ir.function import WINDOW, FuncOp, ReturnOp, root_of
+from vllm_ir.dialects.vllm_ir.function import DONATED, WINDOW, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.schemas import resolve
@@ -27,7 +27,7 @@ class Results:
     """The values that a function computes for its tail, safe to use once the tail starts to write.
 
     A value that would be read after a write to its memory, or that is returned as a new tensor but shares memory with
-    an argument, a constant or another result, is cloned here.
+    an argument, a constant or another result, is cloned here. Memory that was given away may come back as a new tensor.
     """
 
     def __init__(self, exporter: FunctionExporter, tail: Sequence[Operation]) -> None:
@@ -51,8 +51,13 @@ class Results:
                     pass
 
     def _storages_of_inputs(self) -> set[int]:
-        graph = self.builder.graph
-        inputs = [node for node in graph.nodes if node.op in ("placeholder", "get_attr")]
+        graph, function = self.builder.graph, self.exporter.function
+        given = {
+            self.exporter.values[argument]
+            for index, argument in enumerate(function.block.args)
+            if DONATED in function.argument_attributes(index)
+        }
+        inputs = [node for node in graph.nodes if node.op in ("placeholder", "get_attr") and node not in given]
         return {storage_key(n.meta["val"]) for n in inputs if isinstance(n.meta["val"], Tensor)}
 
     def _for_write(self, op: WriteOp) -> None:
@@ -61,7 +66,7 @@ class Results:
         key = storage_key(tensor_of(node))
         shared = storage_key(destination) == key and not _same_window(tensor_of(node), destination)
         if op.value not in self.nodes and (shared or key in self._written):
-            node = self.builder.emit(aten.clone.default, (node,))
+            node = self.builder.copy(node, "its memory is written before it is used")
         self.nodes.setdefault(op.value, node)
         self._written.add(storage_key(destination))
 
@@ -82,7 +87,8 @@ class Results:
             node = known
         node = with_strides(self.builder.emit, node, kind.type)
         if storage_key(tensor_of(node)) in self._taken:
-            node = with_strides(self.builder.emit, self.builder.emit(aten.clone.default, (node,)), kind.type)
+            copy = self.builder.copy(node, "it is returned as a new tensor")
+            node = with_strides(self.builder.emit, copy, kind.type)
         self._taken.add(storage_key(tensor_of(node)))
         self.nodes[value] = node
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from torch import fx
+from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vllm_ir.backends.inductor.fresh_outputs import KeepOutputsFresh
@@ -12,8 +13,9 @@ from vllm_ir.backends.inductor.torch_internals import (
     compile_inference,
     decompositions,
     inference_state,
-    with_last_pass,
+    with_last_passes,
 )
+from vllm_ir.frontends.fx.torch_objects import rename_node
 
 
 def compile_functional(
@@ -21,6 +23,8 @@ def compile_functional(
     inputs: Sequence[object],
     fake_mode: FakeTensorMode,
     static_inputs: Sequence[int] = (),
+    hook: CustomGraphPass | None = None,
+    donated: Sequence[int] = (),
 ) -> BoxedCallable:
     """Compile a graph that neither writes its arguments nor returns memory of theirs.
 
@@ -29,6 +33,8 @@ def compile_functional(
         inputs: the fake tensors and symbolic or plain numbers of its placeholders, in `fake_mode`.
         fake_mode: the mode of all fake values.
         static_inputs: positions of inputs whose address stays the same from call to call (parameters).
+        hook: a pass to run behind Inductor's own and the user's.
+        donated: positions of inputs whose memory the results may be in.
 
     Results have the strides of the output nodes' values. Two results share memory, or memory of an argument, only where
     they did so in `core`.
@@ -36,7 +42,13 @@ def compile_functional(
     Raises:
         InductorError: Inductor failed; the cause is its own.
     """
+    placeholders = core.graph.find_nodes(op="placeholder")
+    for position, node in enumerate(placeholders):
+        # Inductor tells by the name what is an argument, whose memory it cannot free (`is_nonfreeable_buffers`).
+        rename_node(node, f"arg{position}_1")
+        node.target = node.name
     prepare_for_inductor(core, decompositions(), fake_mode)
-    keeper = KeepOutputsFresh.mark(core.graph)
-    with inference_state(fake_mode), with_last_pass(keeper):
+    keeper = KeepOutputsFresh.mark(core.graph, [placeholders[position].name for position in donated])
+    last = [keeper] if hook is None else [hook, keeper]
+    with inference_state(fake_mode), with_last_passes(last):
         return compile_inference(core, inputs, static_inputs)

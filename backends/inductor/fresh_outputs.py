@@ -4,7 +4,7 @@ Inductor replaces `x * 1`, `x + 0` and clones by their operand. Where the operan
 own tensor back; where it is another output, two results would share memory. Both show as soon as the caller writes one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 import torch
@@ -26,14 +26,16 @@ class KeepOutputsFresh(CustomGraphPass):
     pass runs as the last custom pass after gradients; it leaves graphs that `mark` has not seen (sub-graphs) alone.
     """
 
-    def __init__(self, sharing: Sequence[str | None]) -> None:
+    def __init__(self, sharing: Sequence[str | None], given: Collection[str] = ()) -> None:
         self.sharing = tuple(sharing)
+        self.given = frozenset(given)
+        """Placeholders whose memory may be returned, because the caller gave it away."""
 
     @classmethod
-    def mark(cls, graph: fx.Graph) -> "KeepOutputsFresh":
+    def mark(cls, graph: fx.Graph, given: Collection[str] = ()) -> "KeepOutputsFresh":
         """The pass for a graph that Inductor has not touched yet. Marks the graph as its own."""
         roots = (memory_root(node).name if isinstance(node, fx.Node) else None for node in output_nodes(graph))
-        keeper = cls(tuple(roots))
+        keeper = cls(tuple(roots), given)
         graph.output_node().meta[_MARK] = keeper.sharing
         return keeper
 
@@ -41,7 +43,8 @@ class KeepOutputsFresh(CustomGraphPass):
         output = graph.output_node()
         if output.meta.get(_MARK) != self.sharing:
             return
-        taken: dict[fx.Node, str] = {node: node.name for node in graph.find_nodes(op="placeholder")}
+        placeholders = graph.find_nodes(op="placeholder")
+        taken: dict[fx.Node, str] = {node: node.name for node in placeholders if node.name not in self.given}
         for index, (node, promised) in enumerate(zip(output_nodes(graph), self.sharing, strict=True)):
             if not isinstance(node, fx.Node) or promised is None or not _is_tensor(node):
                 continue
@@ -50,7 +53,7 @@ class KeepOutputsFresh(CustomGraphPass):
 
     def uuid(self) -> object:
         """What cached artifacts of this pass depend on: its code, and what it promises."""
-        return get_hash_for_files((__file__, aliases.__file__)), self.sharing
+        return get_hash_for_files((__file__, aliases.__file__)), self.sharing, tuple(sorted(self.given))
 
 
 def _replace_output(output: fx.Node, index: int, node: fx.Node) -> None:

@@ -28,22 +28,27 @@ def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fak
     no common type with others (float8, uint16, …) become opaque: Inductor cannot generate code for all of them.
     """
     decompose_nodes(gm, decompositions, fake_mode)
-    rounds = rounds_between_operators()
     for node in list(gm.graph.nodes):
         if node.op == "get_attr" and _is_only_stored(node):
             _store_bits(gm, node, fake_mode)
-        if node.op != "call_function":
-            continue
-        if is_overload(node.target):
-            _drop_defaults(node, schema_of(node.target))
-            if any(map(_is_only_stored, (node, *node.all_input_nodes))) and not _only_reinterprets(node.target):
-                node.target = opaque_functional(node.target)
-            if rounds and any(map(_is_low_precision, (node, *node.all_input_nodes))):
-                node.meta["low_precision_pointwise_barrier"] = True
-        if "eager_input_vals" not in node.meta and depends_on_strides(node):
-            node.meta["eager_input_vals"] = map_nodes((node.args, node.kwargs), _value_of)
+        stored = any(map(_is_only_stored, (node, *node.all_input_nodes)))
+        if stored and is_overload(node.target) and not _only_reinterprets(node.target):
+            node.target = opaque_functional(node.target)
+        prepare_node(node)
     gm.graph.lint()
     gm.recompile()
+
+
+def prepare_node(node: fx.Node) -> None:
+    """Complete one node; see `prepare_for_inductor`."""
+    if node.op != "call_function":
+        return
+    if is_overload(node.target):
+        _drop_defaults(node, schema_of(node.target))
+        if rounds_between_operators() and any(map(_is_low_precision, (node, *node.all_input_nodes))):
+            node.meta["low_precision_pointwise_barrier"] = True
+    if "eager_input_vals" not in node.meta and depends_on_strides(node):
+        node.meta["eager_input_vals"] = map_nodes((node.args, node.kwargs), _value_of)
 
 
 def _drop_defaults(node: fx.Node, schema: torch.FunctionSchema) -> None:

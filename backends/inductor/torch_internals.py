@@ -14,7 +14,8 @@ from torch import fx
 from torch._dynamo import compiled_autograd
 from torch._functorch import config as functorch_config
 from torch._guards import TracingContext, tracing
-from torch._inductor import config
+from torch._higher_order_ops.auto_functionalize import can_auto_functionalize
+from torch._inductor import config, lowering
 from torch._inductor.compile_fx import (
     compile_fx,
     compile_fx_forward,
@@ -46,9 +47,9 @@ def patched(patches: Mapping[str, object]) -> AbstractContextManager[None]:
     return cast("AbstractContextManager[None]", config.patch(dict(patches)))
 
 
-def with_last_pass(last: CustomGraphPass) -> AbstractContextManager[None]:
+def with_last_passes(last: Sequence[CustomGraphPass]) -> AbstractContextManager[None]:
     """A context manager that runs `last` behind the custom passes after gradients that are configured already."""
-    return patched({"post_grad_custom_post_pass": [*get_custom_graph_passes(config.post_grad_custom_post_pass), last]})
+    return patched({"post_grad_custom_post_pass": [*get_custom_graph_passes(config.post_grad_custom_post_pass), *last]})
 
 
 def rounds_between_operators() -> bool:
@@ -137,3 +138,24 @@ def storage_of(node: fx.Node) -> object:
 def depends_on_strides(node: fx.Node) -> bool:
     """Whether Inductor looks up the strides that the operands of a call had when it was traced."""
     return _should_save_eager_input_vals(node.target, (node.args, node.kwargs))
+
+
+def falls_back(overload: Overload) -> bool:
+    """Whether Inductor has no kernel for an operator and calls PyTorch's."""
+    return overload in lowering.fallbacks
+
+
+def needs_operands_in_memory(overload: Overload) -> bool:
+    """Whether an operator is a kernel that is not fused with what computes its operands."""
+    return overload in lowering.needs_realized_inputs
+
+
+def has_own_code(overload: Overload) -> bool:
+    """Whether Inductor generates code for an operator, or a user has told it how, and it does not call the operator."""
+    generated = overload in lowering.lowerings and overload not in lowering.fallbacks
+    return generated or overload in lowering.user_lowerings
+
+
+def can_call_writing(overload: Overload) -> bool:
+    """Whether Inductor accepts an operator that writes its operands as a call in its graph."""
+    return can_auto_functionalize(overload)

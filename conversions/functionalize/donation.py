@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
+from vllm_ir.conversions.analysis.regions import may_overlap
 from vllm_ir.conversions.errors import describe, fail, location_text
 from vllm_ir.conversions.functionalize.storage import Donation, Window
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
-from vllm_ir.frontends.fx.regions import may_overlap
 
 
 def donate(op: Operation, window: Window, value: SSAValue) -> None:

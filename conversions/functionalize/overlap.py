@@ -13,12 +13,13 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr
 from xdsl.ir import Attribute, SSAValue
 
+from vllm_ir.conversions.analysis.regions import may_overlap
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.storage import Root, Storages
 from vllm_ir.dialects.torch.arguments import map_operands, operand_indices
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, offset_of, shape_of, strides_of
-from vllm_ir.frontends.fx.regions import extent, may_overlap, overlaps_itself
+from vllm_ir.frontends.fx.regions import extent, overlaps_itself
 from vllm_ir.frontends.fx.schemas import OpInfo
 from vllm_ir.frontends.fx.types import dtype_of, is_shaped, static_window
 from vllm_ir.frontends.fx.values import decode, operand_reference

@@ -27,6 +27,9 @@ from vllm_ir.dialects.torch.effects import EXTERNAL_EFFECTS, RANDOM_EFFECTS
 from vllm_ir.dialects.torch.syntax import parse_call, parse_types, print_call, print_types, verify_call
 from vllm_ir.dialects.vllm_ir.types import BufferType
 
+REASON = "vllm_ir.reason"
+"""Attribute of a call that copies a tensor: why the copy is needed."""
+
 IndexArray: TypeAlias = DenseArrayBase[I64]
 """Numbers of operands."""
 

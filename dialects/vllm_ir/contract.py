@@ -139,15 +139,15 @@ def verify_results(terminator: Operation, result_attributes: Attributes, argumen
 
 
 def verify_writes(block: Block, attributes: Attributes) -> None:
-    """Arguments that the body writes are marked as mutated."""
+    """Arguments that the body writes are marked as mutated, or as donated."""
     for op in block.ops:
         for buffer in written_buffers(op):
             root = root_of(buffer)
-            if isinstance(root, BlockArgument) and MUTATED not in attributes[root.index]:
+            if isinstance(root, BlockArgument) and not {MUTATED, DONATED} & attributes[root.index].keys():
                 raise OperationVerifyError(
                     op,
                     f"{operation_text(op)} writes argument {root.index} ({value_text(root)}), "
-                    f"which is not marked {MUTATED}",
+                    f"which is not marked {MUTATED} or {DONATED}",
                 )
 
 

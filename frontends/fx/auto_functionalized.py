@@ -28,9 +28,10 @@ from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
-from vllm_ir.frontends.fx.binding import bind_keywords, call_properties
+from vllm_ir.frontends.fx.binding import bind, bind_keywords, call_properties
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.graph_import import GraphImporter
+from vllm_ir.frontends.fx.opaque import Written
 from vllm_ir.frontends.fx.schemas import OpInfo, op_info
 from vllm_ir.frontends.fx.torch_objects import map_nodes, schema_of
 from vllm_ir.frontends.fx.values import is_sequence
@@ -48,7 +49,28 @@ def import_v1(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> o
 
     for position in info.writes:
         bound[position] = copy(bound[position])
-    return _call(importer, node, info, bound, [bound[position] for position in info.writes])
+    return _call(importer, node, info, bound, [bound[position] for position in info.writes], node.meta["val"])
+
+
+def import_opaque(importer: GraphImporter, node: fx.Node, written: Written) -> object:
+    """Results of an opaque operator (`opaque.py`): those of a writing one on copies, and what the copies hold then."""
+    info = op_info(written.overload)
+    bound = bind(node, info)
+
+    def copy(value: object) -> object:
+        if is_sequence(value):
+            return [copy(item) for item in value]
+        return _copy(importer, value) if isinstance(value, fx.Node) else value
+
+    names = [argument.name for argument in info.arguments]
+    positions = [names.index(name) for name in written.arguments]
+    for position in positions:
+        bound[position] = copy(bound[position])
+    value = node.meta["val"]
+    several = len(schema_of(cast(OpOverload, node.target)).returns) > 1
+    copies = [bound[position] for position in positions]
+    results = _call(importer, node, info, bound, copies, list(value) if several else [value])
+    return results if several else results[0]
 
 
 def import_v2(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> object:
@@ -70,7 +92,7 @@ def import_v2(importer: GraphImporter, node: fx.Node, overload: OpOverload) -> o
             bound[position] = [_view(importer, item, copies, fakes) for item in items]
         else:
             bound[position] = _view(importer, view, copies, fakes)
-    return _call(importer, node, info, bound, copies)
+    return _call(importer, node, info, bound, copies, node.meta["val"])
 
 
 def _copy(importer: GraphImporter, node: fx.Node) -> SSAValue:
@@ -114,9 +136,17 @@ def _view(
 
 
 def _call(
-    importer: GraphImporter, node: fx.Node, info: OpInfo, bound: Sequence[object], copies: Sequence[object]
-) -> object:
-    """The call on copies; returns its results, followed by what the copies (or lists of them, or None) hold then."""
+    importer: GraphImporter,
+    node: fx.Node,
+    info: OpInfo,
+    bound: Sequence[object],
+    copies: Sequence[object],
+    value: Sequence[object],
+) -> list[object]:
+    """The call on copies; returns its results, followed by what the copies (or lists of them, or None) hold then.
+
+    `value` are the fake values of all of these.
+    """
     operands: list[SSAValue] = []
     trees = [importer.encode(argument, operands) for argument in bound]
     properties = call_properties(str(info.overload), info, trees)
@@ -126,7 +156,6 @@ def _call(
         properties["reads"] = index_array(read)
     if written:
         properties["writes"] = index_array(written)
-    value = node.meta["val"]
     results = list(value)[: len(value) - len(copies)]
     leaves = [leaf for leaf in importer.leaves(results) if leaf is not None or schema_of(info.overload).returns]
     op = CallOp.create(

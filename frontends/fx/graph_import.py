@@ -33,6 +33,7 @@ from vllm_ir.frontends.fx.binding import bind, call_properties, memory_effects
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.interning import UNKNOWN, name_location
 from vllm_ir.frontends.fx.locations import user_location
+from vllm_ir.frontends.fx.opaque import written_on_copies
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, target_name, view_twin
 from vllm_ir.frontends.fx.storages import buffer_storages, storage_key
 from vllm_ir.frontends.fx.torch_objects import is_overload
@@ -172,6 +173,10 @@ class GraphImporter:
         value = node.meta.get("val")
         if info.changes_window:
             return self._window_change(node, info, bound)
+        if (written := written_on_copies(target)) is not None:
+            from vllm_ir.frontends.fx.auto_functionalized import import_opaque  # imports this module
+
+            return import_opaque(self, node, written)
         operands: list[SSAValue] = []
         trees = [self.encode(argument, operands) for argument in bound]
         base = self._viewed(operands, value) if not info.writes else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -70,12 +70,17 @@ def import_normalized(normalized: Normalized) -> ModuleOp:
     The module is not verified: that takes longer than the import. The functions above do it, and so does whatever
     exports a module, so that a compilation verifies once, at its end.
     """
+    return import_with_values(normalized)[0]
+
+
+def import_with_values(normalized: Normalized) -> tuple[ModuleOp, Mapping[fx.Node, object]]:
+    """A normalised graph as a module, and what each node has become: values in lists as the node gives them."""
     with collector_paused():
         functions: list[FuncOp] = []
         importer = GraphImporter(normalized.graph_module, normalized.constants, TypeCache(), functions)
         main = importer.run(MAIN)
         _describe_arguments(main, normalized, importer)
-        return ModuleOp([main, *functions])
+        return ModuleOp([main, *functions]), importer.values
 
 
 def _describe_arguments(main: FuncOp, normalized: Normalized, importer: GraphImporter) -> None:

@@ -23,7 +23,7 @@ from vllm_ir.frontends.fx.fakes import (
     select_fake_mode,
 )
 from vllm_ir.frontends.fx.locations import user_location
-from vllm_ir.frontends.fx.refusals import EagerCalls, Strides
+from vllm_ir.frontends.fx.refusals import EagerCalls
 from vllm_ir.frontends.fx.replay import OriginalNames, Replay
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_internals import Overload, storage_id
@@ -78,20 +78,13 @@ def normalize(
     sources = [_source(node, example) for node, example in zip(placeholders, examples, strict=True)]
     tensors = graph_tensors(gm)
 
-    def replayed(calls: EagerCalls, strides: Mapping[fx.Node, Sequence[Strides]]) -> Normalized:
-        names = OriginalNames()
+    names, calls = OriginalNames(), EagerCalls()
 
-        def run(*arguments: object) -> object:
-            inputs, attributes = arguments[: len(placeholders)], arguments[len(placeholders) :]
-            replay = Replay(gm, tensors, cast("Sequence[torch.Tensor]", attributes), names, calls, strides)
-            return replay.replay(inputs)
+    def run(*arguments: object) -> object:
+        inputs, attributes = arguments[: len(placeholders)], arguments[len(placeholders) :]
+        return Replay(gm, tensors, cast("Sequence[torch.Tensor]", attributes), names, calls).replay(inputs)
 
-        return trace_normalized(run, sources, tensors, decompositions, names)
-
-    calls = EagerCalls()
-    normalized = replayed(calls, {})
-    strides = calls.check()
-    return replayed(EagerCalls(), strides) if strides else normalized
+    return trace_normalized(run, sources, tensors, decompositions, names)
 
 
 def trace_normalized(

@@ -22,9 +22,20 @@ from vllm_ir.frontends.fx.values import is_sequence
 from vllm_ir.frontends.ops.memory import fresh, tensors_in
 from vllm_ir.frontends.ops.torch_internals import Kernel, define_overload
 
+
+@dataclass(frozen=True)
+class Written:
+    """The writing operator that an opaque one calls on copies, and its written arguments that have a new value."""
+
+    overload: Overload
+    arguments: tuple[str, ...]
+
+
 _NAMESPACE = "vllm_ir_functional"
 _LIBRARY = torch.library.Library(_NAMESPACE, "DEF")
 _DEFINING = threading.Lock()
+_WRITING: dict[Overload, Written] = {}
+"""What the operators defined here do on copies."""
 _ALIAS_MARK = re.compile(r"(?<=Tensor)\([^)]*\)")
 
 
@@ -56,7 +67,15 @@ def _defined(overload: Overload, absent: tuple[str, ...], sharing: tuple[int, ..
     packet = packet_of(_NAMESPACE, name)
     if packet is None:
         raise RuntimeError(f"{_NAMESPACE}::{name} was not defined")
-    return overloads_of(packet)[0]
+    (defined,) = overloads_of(packet)
+    if kept and not sharing:
+        _WRITING[defined] = Written(overload, kept)
+    return defined
+
+
+def written_on_copies(overload: Overload) -> Written | None:
+    """What an opaque operator writes on copies, one for each; None for all other operators."""
+    return _WRITING.get(overload)
 
 
 def _signature(overload: Overload, kept: tuple[str, ...], sharing: tuple[int, ...]) -> str:

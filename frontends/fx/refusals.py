@@ -2,26 +2,26 @@
 
 Fake tensors know the rules of promotion, but not which types a kernel takes (`softmax` of integers, `round` of bools),
 and for some operators (`copysign`) they give other strides than the kernels. So each kind of call runs once on a few
-plain numbers.
+plain numbers, where it is traced: all that is traced behind it sees the strides of eager.
 """
 
 from __future__ import annotations
 
+import functools
 import re
-import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, TypeAlias, cast
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
+from vllm_ir.frontends.fx.eager_state import eager_switches, undisturbed, user_modes_active
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.locations import user_location
-from vllm_ir.frontends.fx.torch_internals import SYMBOLIC_TYPES, hint, storage_id
+from vllm_ir.frontends.fx.torch_internals import has_symbolic_metadata, hint, storage_id
 from vllm_ir.frontends.fx.torch_objects import is_overload
 
 _MAX_BYTES = 1 << 18
@@ -33,16 +33,70 @@ _ABOUT_TYPES = re.compile(r"\bd?types?\b|\bscalar type|\bbool\b|\b[Ii]ntegers?\b
 _MODULES = ("torch", "torch.functional", "torch.nn.functional", "torch._C._nn", "_operator")
 _FILLS = (0, 1)
 
-Strides = tuple[int, ...]
+Strides: TypeAlias = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _Window:
+class EagerCalls:
+    """Compares the calls of one trace with eager."""
+
+    def __init__(self) -> None:
+        """For a trace that begins now."""
+        # A mode may do something else each time; what it did for this trace holds for this trace.
+        self._outcome = functools.cache(_try_out) if user_modes_active() else _outcome
+
+    def key(self, node: fx.Node, args: Sequence[object], kwargs: Mapping[str, object]) -> CallKey | None:
+        """What a call on fakes does; to be asked before it runs, because it may change the metadata of its arguments.
+
+        None if only the operator itself can say something about the call.
+        """
+        if not _is_eager(node) or torch.is_autocast_enabled("cpu"):
+            return None
+        try:
+            forms = _forms(args)
+            named = tuple([(name, _form(value)) for name, value in kwargs.items()]) if kwargs else ()
+        except _UnknownError:
+            return None
+        return CallKey(cast("str | Callable[..., object]", node.target), forms, named, eager_switches())
+
+    def strides(self, node: fx.Node, key: CallKey, arguments: object, result: object) -> Sequence[Strides] | None:
+        """The strides of eager's results where the fakes in `result` have others, and those matter; else None.
+
+        Raises `FxImportError` if eager refuses the call whatever its operands hold.
+        """
+        outcome = self._outcome(key)
+        if outcome is None:
+            return None
+        if isinstance(outcome, _Refusal):
+            raise FxImportError(f"eager refuses it: {outcome.reason}", node=node.name, location=user_location(node))
+        if type(result) is FakeTensor and len(outcome) == 1 and not has_symbolic_metadata(result):
+            (window,) = outcome
+            if result.stride() == window.strides and result.size() == window.sizes:
+                return None
+        leaves = pytree.tree_leaves(result)
+        traced = _windows(leaves) if _are_fakes(leaves) else None
+        if traced is None:
+            return None
+        # Strides of views that lead nowhere stay as they are traced, unless the caller sees them.
+        everywhere = not _share_memory(arguments, leaves) or any(user.op == "output" for user in node.users)
+        differ = _differ_in_strides(traced, outcome, everywhere=everywhere)
+        return [window.strides for window in outcome] if differ else None
+
+
+class CallKey(NamedTuple):
+    """What a call does, as far as element types and layouts matter."""
+
+    target: str | Callable[..., object]
+    args: tuple[object, ...]
+    kwargs: tuple[tuple[str, object], ...]
+    switches: tuple[object, ...]
+
+
+class _Window(NamedTuple):
     """A tensor on the CPU, without its contents."""
 
     dtype: torch.dtype
     sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    strides: Strides
 
     @property
     def span(self) -> int:
@@ -62,110 +116,15 @@ class _Window:
         return torch.full((self.span,), fill).to(self.dtype).as_strided(self.sizes, self.strides)
 
 
-@dataclass(frozen=True)
-class _Slice:
-    """A slice of constants; Python's own cannot be hashed."""
+class _Typed(NamedTuple):
+    """A container, or a number that equals numbers of other types: what makes it, and of what."""
 
-    start: int | None
-    stop: int | None
-    step: int | None
+    make: Callable[..., object]
+    content: object
 
 
-@dataclass(frozen=True)
-class _Call:
-    """What a call node does, as far as element types matter."""
-
-    op: str
-    target: str | Callable[..., object]
-    leaves: tuple[object, ...]
-    structure: pytree.TreeSpec
-
-
-class EagerCalls:
-    """The different calls of a graph, noted while it is traced, to be tried out afterwards."""
-
-    def __init__(self) -> None:
-        self._calls: dict[_Call, list[fx.Node]] = {}
-        self._results: dict[_Call, list[_Window] | None] = {}
-        self._views: set[_Call] = set()
-
-    def note(self, node: fx.Node, args: object, kwargs: object) -> Callable[[object], None] | None:
-        """Note a call on fakes; returns what has to be told its result.
-
-        None if only the operator itself can say something about the call, or if it takes large tensors.
-        """
-        if not _is_eager(node) or torch.is_autocast_enabled("cpu"):
-            return None
-        leaves, structure = pytree.tree_flatten((args, kwargs))
-        if not _are_fakes(leaves):
-            return None
-        constants = [_constant(leaf) for leaf in leaves]
-        windows = [constant for constant in constants if isinstance(constant, _Window)]
-        if not windows or _UNKNOWN in constants:
-            return None
-        if sum(window.span * window.dtype.itemsize for window in windows) > _MAX_BYTES:
-            return None
-        target = cast("str | Callable[..., object]", node.target)
-        call = _Call(node.op, target, tuple(constants), structure)
-        self._calls.setdefault(call, []).append(node)
-
-        def tell_result(result: object) -> None:
-            results = pytree.tree_leaves(result)
-            if _are_fakes(results):
-                self._results[call] = _windows(result)
-                if _share_memory(leaves, results):
-                    self._views.add(call)
-
-        return tell_result
-
-    def check(self) -> dict[fx.Node, list[Strides]]:
-        """The strides of eager's results, for nodes where the fakes have others.
-
-        Raises `FxImportError` for the first call that eager refuses whatever its operands hold.
-        """
-        other: dict[fx.Node, list[Strides]] = {}
-        with _undisturbed():
-            for call, nodes in self._calls.items():
-                outcomes = [_run(call, _FILLS[0])]
-                if isinstance(outcomes[0], _Refusal):
-                    outcomes.append(_run(call, _FILLS[1]))
-                if all(isinstance(outcome, _Refusal) for outcome in outcomes):
-                    first = cast(_Refusal, outcomes[0])
-                    raise FxImportError(
-                        f"eager refuses it: {first.reason}", node=nodes[0].name, location=user_location(nodes[0])
-                    )
-                traced, real = self._results.get(call), outcomes[-1]
-                if traced is None or not isinstance(real, list):
-                    continue
-                for node in nodes:
-                    # Those of views that nobody sees are not worth a second trace.
-                    everywhere = call not in self._views or any(user.op == "output" for user in node.users)
-                    if _differ_in_strides(traced, real, everywhere=everywhere):
-                        other[node] = [window.strides for window in real]
-        return other
-
-
-_UNKNOWN = object()
-
-
-def _constant(leaf: object) -> object:
-    """A leaf of arguments as something that can be compared and made again; `_UNKNOWN` if it cannot."""
-    if isinstance(leaf, torch.Tensor):
-        sizes, strides = ([hint(number) for number in numbers] for numbers in (leaf.size(), leaf.stride()))
-        known = leaf.layout == torch.strided and leaf.device.type == "cpu" and None not in sizes and None not in strides
-        window = _Window(leaf.dtype, cast("tuple[int, ...]", tuple(sizes)), cast("tuple[int, ...]", tuple(strides)))
-        return window if known and not leaf.is_conj() and not leaf.is_neg() else _UNKNOWN
-    if isinstance(leaf, SYMBOLIC_TYPES):
-        number = hint(leaf) if isinstance(leaf, torch.SymInt) else None
-        return _UNKNOWN if number is None else number
-    if isinstance(leaf, slice):
-        whole = cast("slice[object, object, object]", leaf)
-        parts = [_constant(part) for part in (whole.start, whole.stop, whole.step)]
-        if all(part is None or isinstance(part, int) for part in parts):
-            return _Slice(*cast("list[int | None]", parts))
-        return _UNKNOWN
-    kinds = (int, float, complex, str, torch.dtype, torch.device, torch.layout, torch.memory_format, type(...))
-    return leaf if leaf is None or isinstance(leaf, kinds) else _UNKNOWN
+class _UnknownError(Exception):
+    """An argument that cannot be compared and made again."""
 
 
 def _is_eager(node: fx.Node) -> bool:
@@ -180,6 +139,79 @@ def _is_eager(node: fx.Node) -> bool:
     return module in _MODULES or (module is None and type(node.target) is type(torch.add))
 
 
+# Arguments as keys.
+
+
+def _forms(values: Iterable[object]) -> tuple[object, ...]:
+    return tuple([_form(value) for value in values])
+
+
+def _form(value: object) -> object:
+    """An argument as something that can be compared and made again. Raises `_UnknownError` if it cannot."""
+    kind = type(value)
+    if kind is FakeTensor:
+        return _window(cast(FakeTensor, value))
+    if kind is int or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float | complex):
+        return _Typed(kind, value)
+    if isinstance(value, list):
+        return _Typed(list, _forms(cast("list[object]", value)))
+    if isinstance(value, tuple):
+        return _Typed(getattr(kind, "_make", kind), _forms(cast("tuple[object, ...]", value)))
+    if isinstance(value, dict):
+        return _Typed(dict, tuple([(key, _form(item)) for key, item in cast("dict[str, object]", value).items()]))
+    if isinstance(value, slice):
+        whole = cast("slice[object, object, object]", value)
+        return _Typed(slice, _forms((whole.start, whole.stop, whole.step)))
+    if isinstance(value, torch.SymInt):
+        return _known(hint(value))
+    if isinstance(value, torch.dtype | torch.device | torch.layout | torch.memory_format | type(...)):
+        return value
+    raise _UnknownError
+
+
+def _known(number: int | None) -> int:
+    if number is None:
+        raise _UnknownError
+    return number
+
+
+def _window(tensor: torch.Tensor) -> _Window:
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_conj() or tensor.is_neg():
+        raise _UnknownError
+    if not has_symbolic_metadata(tensor):
+        return _Window(tensor.dtype, tensor.size(), tensor.stride())
+    sizes = tuple(_known(hint(size)) for size in tensor.size())
+    return _Window(tensor.dtype, sizes, tuple(_known(hint(stride)) for stride in tensor.stride()))
+
+
+def _made(form: object, fill: int) -> object:
+    """The argument that a form describes, with tensors full of `fill`."""
+    if isinstance(form, _Window):
+        return form.filled(fill)
+    if not isinstance(form, _Typed):
+        return form
+    if form.make is dict:
+        return {key: _made(item, fill) for key, item in cast("tuple[tuple[str, object], ...]", form.content)}
+    content = form.content
+    if not isinstance(content, tuple):
+        return content
+    items = [_made(item, fill) for item in cast("tuple[object, ...]", content)]
+    return slice(*items) if form.make is slice else form.make(items)
+
+
+def _windows_in(form: object) -> Iterator[_Window]:
+    if isinstance(form, _Window):
+        yield form
+    elif isinstance(form, tuple):
+        for item in cast("tuple[object, ...]", form):
+            yield from _windows_in(item)
+
+
+# Calls of eager.
+
+
 @dataclass(frozen=True)
 class _Refusal:
     """What eager says about the element types when it refuses a call."""
@@ -187,24 +219,52 @@ class _Refusal:
     reason: str
 
 
-def _run(call: _Call, fill: int) -> list[_Window] | _Refusal | None:
+_Outcome: TypeAlias = "tuple[_Window, ...] | _Refusal | None"
+
+
+def _try_out(key: CallKey) -> _Outcome:
+    """What eager does with a call: its results, or a refusal; None if it is not known."""
+    windows = list(_windows_in((key.args, key.kwargs)))
+    if not windows or sum(window.span * window.dtype.itemsize for window in windows) > _MAX_BYTES:
+        return None
+    with undisturbed():
+        outcome = _run(key, _FILLS[0])
+        if not isinstance(outcome, _Refusal):
+            return outcome
+        second = _run(key, _FILLS[1])
+        return outcome if isinstance(second, _Refusal) else second
+
+
+# Kernels do not change, so what one has done holds for all compilations of the process.
+_outcome = functools.lru_cache(maxsize=16384)(_try_out)
+
+
+def _run(key: CallKey, fill: int) -> _Outcome:
     """The results of a call on tensors full of `fill`; None if it fails for another reason or they are not tensors."""
-    leaves = [_made(leaf, fill) for leaf in call.leaves]
-    args, kwargs = cast("tuple[Sequence[object], dict[str, object]]", pytree.tree_unflatten(leaves, call.structure))
+    args = [_made(form, fill) for form in key.args]
+    kwargs = {name: _made(form, fill) for name, form in key.kwargs}
     try:
-        if isinstance(call.target, str):
-            return _windows(getattr(args[0], call.target)(*args[1:], **kwargs))
-        return _windows(call.target(*args, **kwargs))
+        if isinstance(key.target, str):
+            result = cast("Callable[..., object]", getattr(args[0], key.target))(*args[1:], **kwargs)
+        else:
+            result = key.target(*args, **kwargs)
     except (RuntimeError, TypeError, ValueError, IndexError, ArithmeticError, AssertionError) as error:
         about_types = isinstance(error, NotImplementedError) or _ABOUT_TYPES.search(str(error))
         return _Refusal(error_summary(error)) if about_types else None
+    return _windows(pytree.tree_leaves(result))
 
 
-def _windows(result: object) -> list[_Window] | None:
+def _windows(leaves: Sequence[object]) -> tuple[_Window, ...] | None:
     """The windows of all results; None if some are no tensors of known sizes."""
-    found = [_constant(leaf) for leaf in pytree.tree_leaves(result)]
-    windows = [constant for constant in found if isinstance(constant, _Window)]
-    return windows if len(windows) == len(found) else None
+    if not all(isinstance(leaf, torch.Tensor) for leaf in leaves):
+        return None
+    try:
+        return tuple([_window(leaf) for leaf in cast("Sequence[torch.Tensor]", leaves)])
+    except _UnknownError:
+        return None
+
+
+# Comparison.
 
 
 def _differ_in_strides(traced: Sequence[_Window], real: Sequence[_Window], *, everywhere: bool) -> bool:
@@ -220,24 +280,7 @@ def _are_fakes(leaves: Sequence[object]) -> bool:
     return all(isinstance(leaf, FakeTensor) for leaf in leaves if isinstance(leaf, torch.Tensor))
 
 
-def _share_memory(left: Sequence[object], right: Sequence[object]) -> bool:
-    ids = [{storage_id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)} for leaves in (left, right)]
+def _share_memory(arguments: object, results: Sequence[object]) -> bool:
+    groups = (pytree.tree_leaves(arguments), results)
+    ids = [{storage_id(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)} for leaves in groups]
     return not ids[0].isdisjoint(ids[1])
-
-
-def _made(leaf: object, fill: int) -> object:
-    if isinstance(leaf, _Window):
-        return leaf.filled(fill)
-    return slice(leaf.start, leaf.stop, leaf.step) if isinstance(leaf, _Slice) else leaf
-
-
-@contextmanager
-def _undisturbed() -> Generator[None]:
-    """Run eager beside a compilation: no fakes, no gradients, no warnings, and random numbers as before."""
-    state = torch.get_rng_state()
-    try:
-        with unset_fake_temporarily(), torch.no_grad(), torch.inference_mode(False), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        torch.set_rng_state(state)

@@ -70,9 +70,8 @@ class Replay(fx.Interpreter):
         fakes: Sequence[torch.Tensor],
         names: OriginalNames,
         calls: EagerCalls,
-        strides: Mapping[fx.Node, Sequence[Strides]],
     ) -> None:
-        """Run `gm` on `fakes`; results of the nodes in `strides` get these instead of those that fakes have."""
+        """Run `gm` on `fakes`, with the strides that `calls` finds in eager."""
         super().__init__(gm)
         self.extra_traceback = False  # errors carry their own location
         self._source = gm.graph
@@ -81,7 +80,6 @@ class Replay(fx.Interpreter):
         self._fakes = fakes
         self._names = names
         self._calls = calls
-        self._strides = strides
         self._last = last_node(self._tracer)
         self._autocast: list[object] = []
 
@@ -129,12 +127,10 @@ class Replay(fx.Interpreter):
         run = cast(Callable[..., object], getattr(self, n.op))
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         if not isinstance(n.target, HigherOrderOperator):
-            tell_result = None if self._autocast else self._calls.note(n, args, kwargs)
+            key = None if self._autocast else self._calls.key(n, args, kwargs)
             result: object = run(n.target, args, kwargs)
-            if n in self._strides:
-                self._restride(result, self._strides[n])
-            if tell_result is not None:
-                tell_result(result)
+            if key is not None and (strides := self._calls.strides(n, key, (args, kwargs), result)) is not None:
+                self._restride(result, strides)
             return result
         # Higher-order operators trace their sub-graphs themselves, and carry metas over when told so.
         with preserve_node_meta(), set_current_meta(n):

@@ -192,6 +192,48 @@ def _match_returns(schema: FunctionSchema, candidate: OpOverload) -> Twin | None
 
 
 @cache
+def inplace_form(overload: OpOverload) -> OpOverload | None:
+    """The overload that writes what `overload` returns into its first argument (`index_put_` of `index_put`)."""
+    schema = schema_of(overload)
+    if schema.is_mutable or len(schema.returns) != 1:
+        return None
+    packet = packet_of(overload.namespace, schema.name.split("::")[1] + "_")
+    for candidate in overloads_of(packet) if packet is not None else ():
+        twin = functional_twin(candidate) if op_info(candidate).writes == (0,) else None
+        if twin is not None and twin.overload is overload:
+            return candidate
+    return None
+
+
+@cache
+def scattered_view(overload: OpOverload) -> OpOverload | None:
+    """For an operator that puts a piece, argument 1, into a base (`select_scatter`): the view that takes the piece.
+
+    That is the overload of the packet without `_scatter` that takes the same arguments but the piece.
+    """
+    schema = schema_of(overload)
+    name = schema.name.split("::")[1]
+    packet = packet_of(overload.namespace, name.removesuffix("_scatter")) if name.endswith("_scatter") else None
+    wanted = [(a.name, str(a.type)) for a in (schema.arguments[0], *schema.arguments[2:])]
+    for candidate in overloads_of(packet) if packet is not None else ():
+        info = op_info(candidate)
+        arguments = [(a.name, str(a.type)) for a in schema_of(candidate).arguments]
+        if info.is_view and not info.places_windows and arguments == wanted:
+            return candidate
+    return None
+
+
+@cache
+def writes_parts(overload: OpOverload) -> bool:
+    """Whether an operator gives its first operand with parts replaced: it is told by an index or a mask which.
+
+    The functional form of such an operator copies the operand; that of others computes all of its result anew.
+    """
+    named = any(argument.name in ("index", "indices", "mask") for argument in op_info(overload).arguments)
+    return named and inplace_form(overload) is not None
+
+
+@cache
 def view_twin(overload: OpOverload) -> OpOverload | None:
     """The view operator that computes the window of a window-changing one (`t_` gives `t`); None if there is none."""
     wanted = [(a.name, str(a.type)) for a in schema_of(overload).arguments]

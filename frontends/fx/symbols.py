@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
 import sympy  # pyright: ignore[reportMissingTypeStubs]  # SymPy ships none
@@ -12,10 +13,18 @@ from torch import SymInt, Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 from torch.utils._sympy.functions import CeilDiv, FloorDiv, Max, Min, Mod, PythonMod
-from xdsl.dialects.builtin import IntegerAttr, TensorType
+from xdsl.dialects.builtin import IntegerAttr, NoneAttr, TensorType
 from xdsl.ir import Attribute
 
-from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, offset_of, sizes_of, strides_of
+from vllm_ir.dialects.vllm_ir.types import (
+    BufferType,
+    Dimensions,
+    device_of,
+    dimensions,
+    offset_of,
+    sizes_of,
+    strides_of,
+)
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.types import known_dtype
 
@@ -50,6 +59,22 @@ class Symbols:
     def renamed(self) -> dict[str, str]:
         """Names that this made symbols for, by the name that the symbol has in the `ShapeEnv`."""
         return {str(symbol): name for name, symbol in self._symbols.items() if str(symbol) != name}
+
+    def original(self, kind: BufferType) -> BufferType:
+        """A window of a traced example with the names that its symbols have in the module."""
+        renamed = self.renamed()
+        if not renamed:
+            return kind
+
+        def rename(value: int | str) -> int | str:
+            if isinstance(value, int):
+                return value
+            return re.sub(r"[A-Za-z_]\w*", lambda match: renamed.get(match[0], match[0]), value)
+
+        strides = NoneAttr() if isinstance(kind.strides, NoneAttr) else _renamed(kind.strides, rename)
+        sizes = NoneAttr() if isinstance(kind.sizes, NoneAttr) else _renamed(kind.sizes, rename)
+        offset = NoneAttr() if isinstance(kind.offset, NoneAttr) else dimensions([rename(kind.offset.data)]).data[0]
+        return BufferType(kind.shape, kind.element_type, sizes, strides, offset, kind.device)
 
     def _create(self, name: str) -> sympy.Symbol:
         from torch._dynamo.source import ConstantSource  # loads Dynamo, which static programs do without
@@ -105,10 +130,10 @@ def example_tensor(
 
     dtype = known_dtype(kind.element_type)
     sizes, strides = known(sizes_of(kind)), strides_of(kind)
-    if strides is None:
-        return torch.empty(sizes, dtype=dtype, device=device_of(kind))
-    steps = known(strides)
     [offset] = known([offset_of(kind)]) if isinstance(kind, BufferType) else [0]
+    if strides is None and isinstance(offset, int) and offset == 0 and not isinstance(shared, IntegerAttr):
+        return torch.empty(sizes, dtype=dtype, device=device_of(kind))
+    steps = _row_major(sizes) if strides is None else known(strides)
     if isinstance(shared, IntegerAttr):
         number = shared.value.data
         if number not in storages:
@@ -120,3 +145,17 @@ def example_tensor(
     for size, step in zip(sizes, steps, strict=True):
         length = length + size * step
     return torch.empty(length, dtype=dtype, device=device_of(kind)).as_strided(sizes, steps, offset)
+
+
+def _row_major(sizes: Sequence[Size]) -> list[Size]:
+    """Contiguous strides; symbolic sizes are not 0."""
+    steps: list[Size] = []
+    step: Size = 1
+    for size in reversed(sizes):
+        steps.append(step)
+        step = step * size
+    return steps[::-1]
+
+
+def _renamed(field: Dimensions, rename: Callable[[int | str], int | str]) -> Dimensions:
+    return dimensions([rename(item.data) for item in field.data])

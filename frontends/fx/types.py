@@ -102,7 +102,10 @@ def known_dtype(element: Attribute) -> torch.dtype:
 
 def symbolic(value: Size) -> int | str:
     """A size as an integer, or as the text of its expression. Never guards."""
-    return value if isinstance(value, int) else str(expression(value))
+    if isinstance(value, int):
+        return value
+    text = str(expression(value))
+    return int(text) if text.isdecimal() else text  # a symbol may have been replaced by the number that it must be
 
 
 def _shape(sizes: Sequence[int | str]) -> ArrayAttr[IntAttr]:

@@ -22,8 +22,8 @@ class IrOpImpl:
     """A provider's implementation of an op.
 
     The function takes exactly the op's parameters and gives results of the same shapes and dtypes as the native
-    definition. With `inplace` it may overwrite the op's activations and return them (or not) as results; without it,
-    it leaves all its arguments as they are.
+    definition; operands for which it gives others are refused when a graph is lowered. With `inplace` it may overwrite
+    the op's activations and return them (or not) as results; without it, it leaves all its arguments as they are.
     """
 
     op_name: str

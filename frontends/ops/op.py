@@ -7,7 +7,7 @@ not read the activations afterwards, so that an implementation may overwrite the
 
 import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import Any, TypeVar, cast
@@ -189,16 +189,25 @@ class IrOp:
             RuntimeError: a `supports_args` raised.
             ValueError: `providers` names one that has no implementation.
         """
-        complete = self.complete(args)
-        names = self.get_priority() if providers is None else priorities.with_native(self.check_priority(providers))
         rejected: list[tuple[str, str]] = []
-        for provider in names:
-            impl = self.impls[provider]
-            reason = impl.rejection(complete)
+        for impl, reason in self.candidates(args, providers):
             if reason is None:
                 return impl, rejected
-            rejected.append((provider, reason))
+            rejected.append((impl.provider, reason))
         raise AssertionError(f"vllm_ir.{self.name}: the native definition was rejected")  # it has no conditions
+
+    def candidates(
+        self, args: Sequence[object], providers: Sequence[str] | None = None
+    ) -> Iterator[tuple[IrOpImpl, str | None]]:
+        """The implementations in order of priority, each with the reason of its rejection; None if it may run.
+
+        A provider is asked when its turn comes. Arguments and errors are those of `select`.
+        """
+        complete = self.complete(args)
+        names = self.get_priority() if providers is None else priorities.with_native(self.check_priority(providers))
+        for provider in names:
+            impl = self.impls[provider]
+            yield impl, impl.rejection(complete)
 
     def complete(self, args: Sequence[object]) -> list[object]:
         """The arguments with defaults filled in for those that are left out at the end.

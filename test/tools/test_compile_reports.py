@@ -34,9 +34,9 @@ def test_a_report_tells_what_was_compiled():
     torch.compile(program, backend=vllm_ir_eager)(torch.ones(2), torch.ones(2))
     (report,) = compile_reports()
     assert (report.backend, report.kind, report.mutated) == ("vllm_ir_eager", "inference", ["l_x_"])
-    assert list(report.pass_seconds) == ["normalize", "import", "functionalize", "lower", "export"]
+    assert list(report.pass_seconds) == ["normalize", "import", "functionalize", "lower", "eliminate-clones", "export"]
     assert min(report.pass_seconds.values()) > 0
-    assert list(report.op_counts) == ["fx", "import", "functionalize", "lower", "export"]
+    assert list(report.op_counts) == ["fx", "import", "functionalize", "lower", "eliminate-clones", "export"]
     assert report.nodes == report.op_counts["fx"] > 0
 
 
@@ -93,22 +93,27 @@ def test_copies_are_clones_and_the_written_arguments_of_functional_calls():
         {"x": x, "first": clone, "second": clone},
     )
     with recording("vllm_ir", "inference") as report:
-        record_copies(report, graph)
+        record_copies(report, graph, {})
     ops = [(op, location) for op, location, _ in report.copies]
     assert ops == [("aten.clone.default", "model.py:7"), *[("compile_reports.fill_two.default", "unknown")] * 2]
     assert [reason.count("'first'") for _, _, reason in report.copies] == [0, 1, 0]
 
 
-def test_functional_forms_for_inductor_count_as_copies():
-    def writes(x: Tensor, both: Tensor) -> Tensor:
-        fill_two(x, both[0], both[1])
-        return both.sum()
+def writes_both(x: Tensor, both: Tensor) -> Tensor:
+    fill_two(x, both[0], both[1])
+    return both.sum()
 
+
+@pytest.mark.parametrize(
+    ("passes", "copies"), [("functionalize,lower", 2), ("functionalize,lower,eliminate-clones", 0)]
+)
+def test_functional_forms_for_inductor_count_as_copies(passes: str, copies: int):
     both = torch.zeros(2, 3)
-    torch.compile(writes, backend="vllm_ir")(torch.ones(3), both)
+    torch.compile(writes_both, backend="vllm_ir", options={"passes": passes})(torch.ones(3), both)
     assert both.tolist() == [[1.0] * 3, [-1.0] * 3]
     (report,) = compile_reports()
-    assert sum("fill_two" in op for op, _, _ in report.copies) == 2
+    assert sum("fill_two" in op for op, _, _ in report.copies) == copies
+    assert report.clones_removed == 2 - copies
 
 
 @pytest.mark.parametrize("shown", ["1", "0"])

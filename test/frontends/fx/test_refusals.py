@@ -1,15 +1,20 @@
 """Calls that eager refuses for their element types are refused; eager's layout is that of the graph."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+import torch._dynamo
 import torch.nn.functional as F
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from vllm_ir.frontends.fx import normalize as normalization
+from vllm_ir.frontends.fx import refusals
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.normalize import normalize
+from vllm_ir.frontends.fx.normalize import Normalized, normalize
 
 INTEGERS = torch.arange(6).reshape(2, 3)
 FLOATS = torch.arange(6.0).reshape(2, 3)
@@ -110,6 +115,148 @@ def test_fakes_do_have_other_strides():
     with FakeTensorMode() as mode:
         fake = torch.copysign(mode.from_tensor(x), mode.from_tensor(y))
     assert fake.stride() != torch.copysign(x, y).stride()
+
+
+def strides_of(gm: fx.GraphModule, *inputs: Tensor) -> dict[str, tuple[int, ...]]:
+    """The strides of each result when a graph runs."""
+    found: dict[str, tuple[int, ...]] = {}
+
+    class Recorder(fx.Interpreter):
+        def run_node(self, n: fx.Node) -> object:
+            result = super().run_node(n)
+            if isinstance(result, Tensor) and n.op != "output":
+                found[n.name] = result.stride()
+            return result
+
+    Recorder(gm).run(*inputs)
+    return found
+
+
+def test_what_follows_sees_the_strides_of_eager():
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        z = torch.copysign(x, y)
+        return torch.stack([torch.copysign(-z, y), z]).sum(0)
+
+    x, y = torch.rand(5, 4).t(), torch.rand(4, 5)
+    gm = normalize(fx.symbolic_trace(program), (x, y)).graph_module
+    traced = {
+        node.name: node.meta["val"].stride() for node in gm.graph.nodes if isinstance(node.meta.get("val"), Tensor)
+    }
+    assert traced == strides_of(gm, x, y)
+
+
+def test_a_graph_is_traced_once(monkeypatch: pytest.MonkeyPatch):
+    traces: list[object] = []
+    original = normalization.trace_normalized
+
+    def counted(*args: Any, **kwargs: Any) -> Normalized:
+        traces.append(args)
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(normalization, "trace_normalized", counted)
+    normalize(fx.symbolic_trace(LAYOUTS["copysign"]), (torch.rand(5, 4).t(), torch.rand(4, 5)))
+    assert len(traces) == 1
+
+
+def tried_out(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What eager is asked from now on."""
+    calls: list[object] = []
+    original = refusals._run
+    monkeypatch.setattr(refusals, "_run", lambda key, fill: calls.append(key.target) or original(key, fill))
+    return calls
+
+
+def test_eager_is_asked_once_about_equal_calls(monkeypatch: pytest.MonkeyPatch):
+    calls = tried_out(monkeypatch)
+
+    def program(x: Tensor) -> Tensor:
+        for _ in range(8):
+            x = torch.mul(x, 1.0625)  # no other test has this factor
+        return x
+
+    for _ in range(2):
+        normalize(fx.symbolic_trace(program), (FLOATS,))
+    assert calls == [torch.mul]
+    normalize(fx.symbolic_trace(program), (FLOATS[:1],))
+    assert len(calls) == 2
+
+
+def test_what_a_mode_does_is_asked_each_time(monkeypatch: pytest.MonkeyPatch):
+    calls = tried_out(monkeypatch)
+    gm = fx.symbolic_trace(lambda x: torch.mul(x, 1.1875) * 1.1875)
+    for count in (2, 4):
+        with torch.device("cpu"):
+            normalize(gm, (FLOATS,))
+        assert len(calls) == count
+
+
+def test_large_operands_are_not_tried_out(monkeypatch: pytest.MonkeyPatch):
+    calls = tried_out(monkeypatch)
+    normalize(fx.symbolic_trace(lambda x, y: (x + 1.3125, y + 1.3125)), (torch.zeros(1 << 16), torch.zeros(1 << 17)))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("exponents", [(-1.0, -1), (-1, -1.0)])
+def test_equal_numbers_of_other_types_are_other_calls(exponents: tuple[float, float]):
+    first, second = exponents
+    integer = "pow_1" if first == -1 and isinstance(first, int) else "pow_2"
+    with pytest.raises(FxImportError, match=f"`{integer}`: eager refuses it: Integers to negative"):
+        normalize(fx.symbolic_trace(lambda i: (i**first, i**second)), (INTEGERS,))
+
+
+def test_lists_and_tuples_are_other_calls():
+    gm = fx.symbolic_trace(lambda f: (f[(0, 1)], f[[0, 1]]))
+    element, rows = normalize(gm, (FLOATS,)).graph_module.graph.output_node().args[0]
+    assert (element.meta["val"].stride(), rows.meta["val"].stride()) == ((), (3, 1))
+
+
+def test_default_dtype_is_part_of_the_question():
+    gm = fx.symbolic_trace(lambda i: torch.fft.fft(i))
+    normalize(gm, (INTEGERS,))
+    torch.set_default_dtype(torch.float16)
+    try:
+        with pytest.raises(RuntimeError, match="Unsupported dtype Half"):
+            torch.fft.fft(INTEGERS)
+        with pytest.raises(FxImportError, match="Unsupported dtype Half"):
+            normalize(gm, (INTEGERS,))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    normalize(gm, (INTEGERS,))
+
+
+def test_kernel_switches_are_part_of_the_question():
+    q = torch.rand(1, 3, 2, 4).transpose(1, 2)
+    gm = fx.symbolic_trace(lambda q: F.scaled_dot_product_attention(q, q, q))
+    strides: set[tuple[int, ...]] = set()
+    for backend in (SDPBackend.MATH, SDPBackend.FLASH_ATTENTION, SDPBackend.MATH):
+        with sdpa_kernel(backend):
+            (result,) = normalize(gm, (q,)).graph_module.graph.output_node().args
+            assert isinstance(result, fx.Node)
+            assert result.meta["val"].stride() == F.scaled_dot_product_attention(q, q, q).stride()
+        strides.add(result.meta["val"].stride())
+    assert len(strides) == 2
+
+
+def test_inside_transforms():
+    plain = torch.arange(3)
+
+    def accepted(row: Tensor) -> Tensor:
+        return row.softmax(-1) + plain.copysign(plain).sort().values
+
+    def refused(row: Tensor) -> Tensor:
+        return row + plain.softmax(0)
+
+    graphs: list[fx.GraphModule] = []
+
+    def backend(gm: fx.GraphModule, inputs: list[Tensor]) -> Callable[..., object]:
+        graphs.append(normalize(gm, inputs).graph_module)
+        return gm.forward
+
+    with torch.no_grad():
+        torch.compile(lambda f: torch.vmap(accepted)(f), backend=backend, fullgraph=True)(FLOATS)
+        assert len(graphs) == 1
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match=r"softmax.*\"softmax.*Long"):
+            torch.compile(lambda f: torch.vmap(refused)(f), backend=backend, fullgraph=True)(FLOATS)
 
 
 def test_windows_that_reach_beyond_their_memory_are_refused():
