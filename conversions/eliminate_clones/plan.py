@@ -123,6 +123,8 @@ class Plan:
             if not self.policy.allows(update, place.storage, views):
                 self.disallowed.append(update)
                 return Decision(update, None)
+        if window is None and place.window is not None:
+            return Decision(update, None)  # a copy of the old value would not make it known where the piece goes
         written = place if update.view is None else place.part(window)
         if update.piece is not None and self._is_there(update.op.operands[update.piece], written):
             return Decision(update, written, done=True)

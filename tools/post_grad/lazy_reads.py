@@ -17,8 +17,11 @@ from vllm_ir.backends.inductor.laziness import is_extern, is_realized, places_op
 from vllm_ir.conversions.analysis.aliases import Place, Storage, viewed_overload
 from vllm_ir.conversions.eliminate_clones.plan import Decision, Plan
 from vllm_ir.conversions.eliminate_clones.updates import called_overload
-from vllm_ir.dialects.torch.call import REASON
+from vllm_ir.dialects.torch.arguments import operand_indices
+from vllm_ir.dialects.torch.call import REASON, CallOp
+from vllm_ir.dialects.vllm_ir.memory import WriteOp
 from vllm_ir.dialects.vllm_ir.types import element_type_of, sizes_of
+from vllm_ir.frontends.fx.schemas import scattered_view, writes_parts
 from vllm_ir.frontends.fx.types import is_shaped
 
 aten = torch.ops.aten
@@ -75,7 +78,7 @@ class LazyReads:
             yield from self._pending(written, at)
             return
         for index, operand in enumerate(update.op.operands):
-            if index != update.index and self._is_inlined(operand, decision, written):
+            if index != update.index and self._is_inlined(operand, index, decision, written):
                 yield operand
 
     def _is_part(self, written: Place, at: int) -> bool:
@@ -102,20 +105,39 @@ class LazyReads:
             if any(place.overlaps(written) for place in reads):
                 yield value
 
-    def _is_inlined(self, operand: SSAValue, decision: Decision, written: Place) -> bool:
+    def _is_inlined(self, operand: SSAValue, index: int, decision: Decision, written: Place) -> bool:
         """Whether a source that reads what is written is computed by the kernel that writes.
 
-        Inductor puts what reads a written buffer into memory first, but not what a view, a cast or an expansion of it
-        is taken of; kernels that scatter compute their source themselves. A reduction of the memory that it ends up in
-        is a kernel that Inductor may fail to generate.
+        The rules are those of `faithful_forms.py`.
         """
+        update = decision.update
+        if isinstance(update.op, WriteOp) and _is_functional_update(operand):
+            return True  # Inductor would put it in place itself
         reduced = [reduced for place, reduced in self.reads.get(operand, {}).items() if place.overlaps(written)]
         if not reduced:
             return False
-        if decision.update.form not in (aten.copy_.default, aten.index_put_.default) or any(reduced):
-            return True
-        is_view = isinstance(operand.owner, Operation) and viewed_overload(operand.owner) is not None
-        return is_view or (decision.update.piece is not None and not _is_piece(operand, written))
+        if update.form is aten.index_put_.default:
+            return any(reduced) or index in _indices_of(update.op) or _is_view(operand)
+        if update.form is aten.copy_.default:
+            return any(reduced) or _is_view(operand) or not _is_piece(operand, written)
+        return True
+
+
+def _indices_of(op: Operation) -> set[int]:
+    """The operands that tell `index_put` where to write."""
+    return set(operand_indices([op.args.data[1]])) if isinstance(op, CallOp) else set()
+
+
+def _is_view(value: SSAValue) -> bool:
+    return isinstance(value.owner, Operation) and viewed_overload(value.owner) is not None
+
+
+def _is_functional_update(value: SSAValue) -> bool:
+    """Whether a value, but for views of it, is another one with a part replaced."""
+    while _is_view(value) and isinstance(value.owner, Operation):
+        value = value.owner.operands[0]
+    overload = called_overload(value.owner) if isinstance(value.owner, Operation) else None
+    return overload is not None and (scattered_view(overload) is not None or writes_parts(overload))
 
 
 def _is_piece(operand: SSAValue, written: Place) -> bool:

@@ -20,7 +20,9 @@ from vllm_ir.conversions.eliminate_clones.policy import Policy
 from vllm_ir.conversions.eliminate_clones.updates import Update
 from vllm_ir.dialects.vllm_ir.function import root_of
 from vllm_ir.dialects.vllm_ir.memory import WriteOp
+from vllm_ir.dialects.vllm_ir.types import element_type_of
 from vllm_ir.frontends.fx.torch_objects import Overload
+from vllm_ir.frontends.fx.types import dtype_of
 
 
 class InductorPolicy(Policy):
@@ -38,7 +40,8 @@ class InductorPolicy(Policy):
         """See `Policy`."""
         if storage.root in self.frozen or update.op in self.functional:
             return False
-        return is_faithful(update.form, views) and (storage.is_argument or is_extern(update.form))
+        dtype = dtype_of(element_type_of(update.old.type))
+        return is_faithful(update.form, views, temporary=not storage.is_argument, dtype=dtype)
 
     def leaves(self, op: Operation) -> bool:
         """See `Policy`."""

@@ -207,7 +207,8 @@ def wrong(cases: Mapping[str, Case], *, dynamic: bool = False, reshapes: bool = 
 
     Arguments of different cases have nothing in common; those of one case keep the storages that they share.
     """
-    arguments = [list(case.arguments()) for case in cases.values()]
+    # A tensor that several cases give would have one fake value, and be one argument.
+    arguments = copies([list(case.arguments()) for case in cases.values()])
     counts = [len(own) for own in arguments]
     lengths = [
         len((case.reference or case.program)(*own)) for case, own in zip(cases.values(), copies(arguments), strict=True)

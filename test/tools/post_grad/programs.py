@@ -1,4 +1,4 @@
-"""Programs that write their arguments, most of them in ways that Inductor alone gets wrong or copies whole tensors for."""
+"""Programs that write their arguments; Inductor alone gets many of them wrong, or copies whole tensors for them."""
 
 from collections.abc import Callable, Sequence
 
@@ -121,6 +121,26 @@ def cast_and_expanded(x: Tensor) -> Tensor:
     return x * 2
 
 
+def index_from_itself(x: Tensor) -> Tensor:
+    x[x[:2, 0].abs().long() % 6] = 1.0
+    return x * 1
+
+
+def updated_copy_written_back(x: Tensor) -> tuple[Tensor, Tensor]:
+    h = x * 2
+    new = torch.slice_scatter(h, x[3:5], 0, 0, 2)
+    x.copy_(new)
+    x[0].mul_(3)
+    return new, x.sum(0)
+
+
+def complex_written(x: Tensor) -> Tensor:
+    z = torch.complex(x, x)
+    z[0] = z[1] * 2
+    x.copy_(z.real)
+    return z.imag + 0
+
+
 def cat_then_written(x: Tensor) -> tuple[Tensor, Tensor]:
     h = x * 2
     both = torch.cat([h, x])
@@ -152,6 +172,9 @@ HAZARDS: Sequence[Callable[[Tensor], object]] = (
     scattered_from_itself,
     gathered_from_itself,
     cast_and_expanded,
+    index_from_itself,
+    updated_copy_written_back,
+    complex_written,
     cat_then_written,
     two_arguments_swapped,
     fresh_copy_of_argument,
