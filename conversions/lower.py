@@ -20,11 +20,14 @@ from xdsl.passes import ModulePass
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.inline import inline
 from vllm_ir.conversions.trace import Decompositions, Examples, Traced, trace_callable
+from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
-from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.dialects.vllm_ir.types import BufferType, sizes_of
 from vllm_ir.frontends.fx.build import CallBuilder
+from vllm_ir.frontends.fx.schemas import op_info, resolve
+from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.types import is_shaped, is_tensor
 from vllm_ir.frontends.fx.values import decode
 from vllm_ir.frontends.ops import IrOp, IrOpImpl, ops
@@ -98,7 +101,9 @@ class _Lowering:
         b.at(op)
         results = inline(choice.traced, tensors, self.examples.original, b)
         for old, new in zip(op.results, results, strict=True):
-            if new.type != old.type:
+            if new.type != old.type and (
+                _has_other_sizes(new, old) or any(_sees_layout(use.operation) for use in old.uses)
+            ):
                 # The implementation lays the value out in another way, or knows its sizes by other expressions.
                 new = b.add(RelayoutOp.create(operands=[new], result_types=[old.type])).results[0]
             old.replace_all_uses_with(new)
@@ -149,6 +154,18 @@ def _inductor_table() -> Decompositions:
     from torch._inductor.decomposition import select_decomp_table  # loads Inductor
 
     return select_decomp_table()
+
+
+def _has_other_sizes(new: SSAValue, old: SSAValue) -> bool:
+    return is_shaped(new.type) and is_shaped(old.type) and sizes_of(new.type) != sizes_of(old.type)
+
+
+def _sees_layout(op: Operation) -> bool:
+    """Whether the layout that the type of an operand records matters to an operation, or is passed on by it."""
+    if not isinstance(op, CallOp) or op.updates is not None:
+        return True
+    target = resolve(op.target) if not op.target.startswith("python.") else None
+    return not is_overload(target) or op_info(target).layout_sensitive or op_info(target).is_view
 
 
 def _arguments(op: Operation, ir_op: IrOp) -> list[Argument]:

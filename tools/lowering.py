@@ -57,7 +57,8 @@ def export_complete(
     Module attributes are taken from `like`; without it they are trailing placeholders. For Inductor, operators that
     write take a form which it leaves alone.
     """
-    return export_graph(module, like, inputs=normalized.inputs, fake_mode=normalized.fake_mode, opaque=inductor)
+    mode = normalized.fake_mode
+    return export_graph(module, like, inputs=normalized.inputs, fake_mode=mode, opaque=inductor, trusted=True)
 
 
 def written_arguments(module: ModuleOp) -> list[int]:

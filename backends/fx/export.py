@@ -28,6 +28,7 @@ from vllm_ir.dialects.vllm_ir.memory import ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.importer import MAIN, collector_paused
 from vllm_ir.frontends.fx.schemas import check_module
+from vllm_ir.frontends.fx.torch_internals import lazy_module
 from vllm_ir.frontends.fx.torch_objects import output_node
 
 
@@ -75,9 +76,13 @@ def export_graph(
     inputs: Sequence[object] | None = None,
     fake_mode: FakeTensorMode,
     opaque: bool = False,
+    trusted: bool = False,
 ) -> ExportedGraph:
-    """The module as a complete FX graph, with an account of its copies; see `export_fx`."""
-    function = _checked(module)
+    """The module as a complete FX graph, with an account of its copies; see `export_fx`.
+
+    With `trusted`, the module comes from our own import and passes: only the contracts of its functions are verified.
+    """
+    function = _checked(module, trusted=trusted)
     with collector_paused(), propagating(fake_mode):
         fakes = example_arguments(function, fake_mode) if inputs is None else inputs
         return _export_function(function, fake_mode, fakes, like, _sub_graphs(module, function, fake_mode), opaque)
@@ -105,8 +110,11 @@ class SplitGraph:
 
 
 def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTensorMode) -> SplitGraph:
-    """The functionalized module as a pure graph and an epilogue; `inputs` are fakes for the arguments."""
-    function = _checked(module)
+    """The functionalized module as a pure graph and an epilogue; `inputs` are fakes for the arguments.
+
+    The module comes from our own import and passes: only the contracts of its functions are verified.
+    """
+    function = _checked(module, trusted=True)
     if function.functional is None:
         raise VerifyException(f"@{function.sym_name.data} is not functional; run functionalize first")
     with collector_paused(), propagating(fake_mode):
@@ -123,7 +131,7 @@ def export_split(module: ModuleOp, inputs: Sequence[object], fake_mode: FakeTens
         order = sorted(results.nodes, key=lambda value: value not in returned)
         outputs = [value for value in order if isinstance(results.nodes[value], fx.Node)]
         output_node(builder.graph, tuple(results.nodes[value] for value in outputs))
-        core = fx.GraphModule(root, builder.graph)
+        core = lazy_module(root, builder.graph)
         if _is_plain(function, tail, outputs, results):
             return SplitGraph(core, None, (), builder.copies, {}, _donated(function))
         return _with_epilogue(function, core, tail, results, outputs, fake_mode)
@@ -234,9 +242,13 @@ def _symbols(tail: Sequence[Operation]) -> list[SSAValue]:
     return list(found)
 
 
-def _checked(module: ModuleOp) -> FuncOp:
-    module.verify()
-    check_module(module)
+def _checked(module: ModuleOp, *, trusted: bool = False) -> FuncOp:
+    if not trusted:
+        module.verify()
+        check_module(module)
+    for function in module.body.block.ops if trusted else ():
+        if isinstance(function, FuncOp):
+            function.verify_()
     return main_function(module)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import keyword
 import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import cast
 
 import torch
 from torch import Tensor, fx
@@ -17,6 +16,7 @@ from xdsl.dialects.builtin import FileLineColLoc, NameLoc, NoneType, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from vllm_ir.backends.fx.known_results import KnownResults
 from vllm_ir.backends.fx.layout import has_strides, tensor_of, with_strides
 from vllm_ir.backends.fx.metas import number, set_value
 from vllm_ir.dialects.torch.call import REASON, CallOp
@@ -52,6 +52,7 @@ class GraphBuilder:
         self.trace: str | None = None
         self._parameters = {"self"}  # of the method that FX makes of the graph
         self.opaque = opaque
+        self.known = KnownResults(mode)
         self.copies: dict[fx.Node, str] = {}
         """Nodes that copy a tensor, and why."""
 
@@ -80,6 +81,7 @@ class GraphBuilder:
     def emit(self, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None) -> fx.Node:
         """A call node; it is run on the fakes of its arguments."""
         keywords = dict(kwargs or {})
+        value = self.known.value(target, args, keywords)
         if is_overload(target) and keyword.iskeyword(str(target).rpartition(".")[2]):
             target = target.overloadpacket  # FX cannot write `aten.random_.from` as Python code
         node = call_node(self.graph, target, args, keywords)
@@ -87,9 +89,7 @@ class GraphBuilder:
             rename_node(node, self.name)
         if self.trace is not None:
             node.meta["stack_trace"] = self.trace
-        fake_args, fake_keywords = map_nodes((args, keywords), _value_of)
-        function = cast(Callable[..., object], target)
-        set_value(node, function(*fake_args, **fake_keywords), self.mode)
+        set_value(node, value, self.mode)
         return node
 
     def copy(self, node: fx.Node, reason: str) -> fx.Node:
@@ -105,10 +105,6 @@ class GraphBuilder:
         if self.trace is not None:
             item.meta["stack_trace"] = self.trace
         return item
-
-
-def _value_of(node: fx.Node) -> object:
-    return node.meta["val"]
 
 
 class FunctionExporter:
@@ -215,29 +211,32 @@ class FunctionExporter:
         if op.target.startswith("python."):
             self.values[op.results[0]] = self._scalar(target, args)
             return
-        if is_overload(target) and op_info(target).is_view and self._refuses_layout(op, target, args, kwargs):
-            args, kwargs = self._restride(op, args, kwargs)
-        node = self.builder.emit(target, args, kwargs)
+        node = None
+        if is_overload(target) and op_info(target).is_view and self._has_other_layout(op):
+            node = self._view_of_other_layout(op, target, args, kwargs)
+            if node is None:
+                args, kwargs = self._restride(op, args, kwargs)
+        node = node or self.builder.emit(target, args, kwargs)
         self._bind_results(op, node)
         if isinstance(reason := op.attributes.get(REASON), StringAttr):
             self.builder.copies[node] = reason.data
             self.values[op.results[0]] = with_strides(self.builder.emit, node, op.results[0].type)
 
-    def _refuses_layout(
-        self, op: CallOp | ViewOp, target: Overload, args: tuple[object, ...], kwargs: Mapping[str, object]
-    ) -> bool:
-        """Whether a view that eager takes is not possible of the layout that the value happens to have here."""
+    def _has_other_layout(self, op: CallOp | ViewOp) -> bool:
+        """Whether the value that is viewed has other strides here than in eager mode."""
         kind, node = op.operands[0].type, self.values.get(op.operands[0])
-        if isinstance(kind, BufferType) or not isinstance(node, fx.Node) or has_strides(tensor_of(node), kind):
-            return False
-        if element_type_of(op.results[0].type) != element_type_of(kind):
-            return True
-        fake_args, fake_keywords = map_nodes((args, dict(kwargs)), _value_of)
+        return not isinstance(kind, BufferType) and isinstance(node, fx.Node) and not has_strides(tensor_of(node), kind)
+
+    def _view_of_other_layout(
+        self, op: CallOp | ViewOp, target: Overload, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> fx.Node | None:
+        """A view that eager takes, of the layout that the value happens to have here; None if that is not possible."""
+        if element_type_of(op.results[0].type) != element_type_of(op.operands[0].type):
+            return None
         try:
-            target(*fake_args, **fake_keywords)
+            return self.builder.emit(target, args, kwargs)
         except (RuntimeError, ValueError):
-            return True
-        return False
+            return None
 
     def _restride(
         self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from xdsl.dialects.builtin import ModuleOp, NameLoc, UnitAttr
 from xdsl.ir import Operation, SSAValue
@@ -21,6 +21,7 @@ from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.importer import import_with_values
 from vllm_ir.frontends.fx.normalize import Normalized
+from vllm_ir.frontends.fx.torch_internals import lazy_module
 from vllm_ir.frontends.fx.torch_objects import output_node
 from vllm_ir.frontends.fx.types import TypeCache
 
@@ -59,7 +60,7 @@ def reimport(
     sources = [node for node in graph.nodes if node in new and new[node].op == "placeholder"]
     inputs = tuple(node.meta["val"] for node in sources)
     owner = graph.owning_module
-    normalized = Normalized(fx.GraphModule(owner or {}, copy), inputs, (), (), {}, fake_mode)
+    normalized = Normalized(lazy_module(owner or nn.Module(), copy), inputs, (), (), {}, fake_mode)
     module, values = import_with_values(normalized)
     by_name = {node.name: node for node in graph.nodes}
     function = main_function(module)

@@ -136,14 +136,14 @@ class _Annotator:
 def _window(place: Place) -> str:
     if place.window is not None:
         return _fields(place.window)
-    return " in ".join(["?", *map(_fields, place.within)])
+    return " in ".join(["?", *map(_fields, reversed(place.within))])
 
 
 def _fields(window: BufferType) -> str:
-    """What the type of a window says between its angle brackets."""
+    """What the type of a window says between its angle brackets, without the quotes around expressions."""
     text = StringIO()
     window.print_parameters(Printer(stream=text))
-    return text.getvalue()[1:-1]
+    return text.getvalue()[1:-1].replace('"', "")
 
 
 __all__ = ["PrintAliasesPass", "annotate", "printed_names"]

@@ -119,7 +119,14 @@ def covers(outer: BufferType, inner: BufferType) -> bool:
     if outer == inner or is_empty(inner):
         return True
     one, other = region_of(outer), region_of(inner)
-    return one is not None and other is not None and _covers(one, other)
+    return one is not None and other is not None and not _repeats_nothing(outer) and _covers(one, other)
+
+
+def _repeats_nothing(window: BufferType) -> bool:
+    """Whether a window may be empty because of a dimension of stride 0, which its region does not show."""
+    steps = zip(sizes_of(window), strides_of(window) or (), strict=False)
+    sizes = [_number(size) for size, stride in steps if stride == 0]
+    return any(size is None or not not_greater(1, size) for size in sizes)
 
 
 @lru_cache(maxsize=4096)

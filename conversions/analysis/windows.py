@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeAlias, cast
 
 import torch
@@ -31,6 +32,7 @@ _NONE = NoneAttr()
 _Arguments: TypeAlias = ArrayAttr[Attribute]
 
 
+@lru_cache(maxsize=4096)
 def whole_window(kind: TensorType[Attribute]) -> BufferType:
     """The window of a new tensor of a type, alone in its storage, with the strides that the type records."""
     layout = kind.encoding

@@ -116,6 +116,8 @@ class Plan:
     def _decide(self, update: Update) -> Decision:
         place = self.aliases.places[update.old]
         window = piece_window(update, place, self.aliases)
+        if window is None and place.window is not None:
+            return Decision(update, None)  # a copy of the old value would not make it known where the piece goes
         views = self._views_of(update.old)
         if update.result is not None:
             if (reason := self._forbidden(update, place, window)) is not None:
@@ -123,8 +125,6 @@ class Plan:
             if not self.policy.allows(update, place.storage, views):
                 self.disallowed.append(update)
                 return Decision(update, None)
-        if window is None and place.window is not None:
-            return Decision(update, None)  # a copy of the old value would not make it known where the piece goes
         written = place if update.view is None else place.part(window)
         if update.piece is not None and self._is_there(update.op.operands[update.piece], written):
             return Decision(update, written, done=True)

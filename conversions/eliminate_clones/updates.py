@@ -61,16 +61,19 @@ def updates_of(op: Operation) -> Iterator[Update]:
 
 
 def _functional_update(op: CallOp, overload: Overload) -> Iterator[Update]:
+    view = scattered_view(overload)
+    if view is None and not writes_parts(overload):
+        return
     old = _operand(op.args, 0)
     if old is None or len(op.results) != 1 or not _same_kind(op.operands[old], op.results[0]):
         return
-    if (view := scattered_view(overload)) is not None:
+    if view is not None:
         piece = _operand(op.args, 1)
         if piece is not None:
             yield Update(op, old, op.results[0], aten.copy_.default, piece, view)
     elif old in operand_indices(op.arguments()[1:]):
         return  # in place, the operator would read what it has written
-    elif writes_parts(overload) and (form := inplace_form(overload)) is not None:
+    elif (form := inplace_form(overload)) is not None:
         yield Update(op, old, op.results[0], form)
 
 

@@ -18,8 +18,8 @@ from torch import fx, nn
 from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, active_fake_mode, tracing
 from torch._subclasses.fake_impls import fast_detach
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode
-from torch.fx._lazy_graph_module import _use_lazy_graph_module
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, unset_fake_temporarily
+from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer, get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext, rebind_unbacked
 from torch.fx.graph import _Namespace
@@ -307,3 +307,17 @@ def _set_name(node: fx.Node, name: str) -> None:
     node.name = name
     if node.op == "placeholder":
         node.target = name
+
+
+def lazy_module(root: nn.Module, graph: fx.Graph) -> fx.GraphModule:
+    """A graph module whose Python code is only made when it is called: most are only looked at by compilers."""
+    return _LazyGraphModule(root, graph)
+
+
+def new_fake(
+    mode: FakeTensorMode, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device
+) -> FakeTensor:
+    """A fake tensor alone in its memory, made without asking a fake kernel."""
+    with unset_fake_temporarily():
+        data = torch.empty_strided(tuple(sizes), tuple(strides), dtype=dtype, device="meta")
+    return FakeTensor(mode, data, device)

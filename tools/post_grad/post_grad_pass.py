@@ -11,12 +11,14 @@ from vllm_ir.backends.inductor.reimport import reimport
 from vllm_ir.backends.inductor.torch_internals import current_fake_mode
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.frontends.fx.importer import collector_paused
-from vllm_ir.tools.options import DEFAULT_PASSES
 from vllm_ir.tools.pipelines import MEMORY_PASS, run_passes, split_passes
 from vllm_ir.tools.post_grad.planning import plan_for_inductor
 from vllm_ir.tools.post_grad.policy import InductorPolicy
 from vllm_ir.tools.post_grad.rework import carry_out, hash_of_sources
 from vllm_ir.tools.providers import IrOpPriorityConfig, ops
+
+DEFAULT_PASSES = "functionalize,lower{decompose=true},eliminate-clones"
+"""What is lowered here is not decomposed by Inductor any more."""
 
 
 class PostGradPass(CustomGraphPass):

@@ -15,6 +15,7 @@ from torch._inductor.fx_passes.post_grad import view_to_reshape
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+from torch.profiler import ProfilerActivity, profile
 
 from vllm_ir.backends.inductor.prepare import prepare_for_inductor, prepare_node
 from vllm_ir.backends.inductor.settings import effective_patches
@@ -27,6 +28,57 @@ Arguments = Sequence[Tensor]
 
 _LIBRARY = torch.library.Library("inductor_hook", "DEF")
 _NUMBERS = itertools.count()
+
+
+# Operators that Inductor only calls: `torch.ops.inductor_hook.write` and so on.
+
+
+def write(window: Tensor, v: Tensor) -> None:
+    """Writes one window."""
+    window.copy_(v)
+
+
+def write_list(windows: Sequence[Tensor], v: Tensor) -> None:
+    """Writes the same into several windows."""
+    for window in windows:
+        window.copy_(v)
+
+
+def write_two(v: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
+    """Writes two windows, and returns something else."""
+    first.copy_(v)
+    second.copy_(first)
+    return v.clone(), v.clone()
+
+
+def write_slots(k: Tensor, v: Tensor, keys: Tensor, values: Tensor, slots: Tensor) -> None:
+    """Writes rows of two caches."""
+    keys.index_copy_(0, slots, k)
+    values.index_copy_(0, slots, v)
+
+
+def write_and_return(window: Tensor, v: Tensor) -> Tensor:
+    """Returns what it writes."""
+    return window.copy_(v)
+
+
+def write_out(v: Tensor, *, out: Tensor) -> Tensor:
+    """Has an output argument."""
+    return out.copy_(v)
+
+
+for schema, kernel in {
+    "write(Tensor(a!) window, Tensor v) -> ()": write,
+    "write_list(Tensor(a!)[] windows, Tensor v) -> ()": write_list,
+    "write_two(Tensor v, Tensor(a!) first, Tensor(b!) second) -> (Tensor, Tensor)": write_two,
+    "write_slots(Tensor k, Tensor v, Tensor(a!) keys, Tensor(b!) values, Tensor slots) -> ()": write_slots,
+    "write_(Tensor(a!) window, Tensor v) -> Tensor(a!)": write_and_return,
+    "write_out(Tensor v, *, Tensor(a!) out) -> Tensor(a!)": write_out,
+}.items():
+    name = schema.split("(")[0]
+    _LIBRARY.define(schema)
+    _LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"inductor_hook::{name}", kernel, lib=_LIBRARY)
 
 
 class ReplaceBody(CustomGraphPass):
@@ -273,3 +325,11 @@ def same_storage(left: Tensor, right: Tensor) -> bool:
     """Whether the storages of two tensors hold the same bytes."""
     whole = [torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()) for tensor in (left, right)]
     return torch.equal(*whole)
+
+
+def allocations(run: Callable[[], object]) -> tuple[list[int], list[str]]:
+    """Sizes of the allocations that a function makes, and the operators that it calls."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as recorded:
+        run()
+    events = list(recorded.profiler.kineto_results.events())
+    return [e.nbytes() for e in events if e.name() == "[memory]" and e.nbytes() > 0], [e.name() for e in events]
