@@ -117,7 +117,7 @@ class _Body(FunctionExporter):
 
     def _replaced(self, argument: fx.Node, value: object, new: dict[SSAValue, object]) -> object:
         if isinstance(value, SSAValue):
-            return new.get(value, argument)
+            return new.get(cast(SSAValue, value), argument)
         return [self._replaced(argument, item, new) for item in value] if is_sequence(value) else argument
 
     def _bind(self, op: Operation, node: fx.Node, value: object, results: Iterator[SSAValue]) -> None:

@@ -18,10 +18,17 @@ from xdsl.ir import Operation, SSAValue
 
 from vllm_ir.conversions.analysis.aliases import AliasSets, Place, Storage, viewed_overload
 from vllm_ir.conversions.analysis.regions import same_window
+from vllm_ir.conversions.analysis.windows import whole_window
 from vllm_ir.conversions.eliminate_clones.conflicts import Conflict, Conflicts
 from vllm_ir.conversions.eliminate_clones.policy import Policy
 from vllm_ir.conversions.eliminate_clones.schedule import can_precede, positions
-from vllm_ir.conversions.eliminate_clones.updates import Update, copied_operand, piece_window, updates_of
+from vllm_ir.conversions.eliminate_clones.updates import (
+    Update,
+    called_overload,
+    copied_operand,
+    piece_window,
+    updates_of,
+)
 from vllm_ir.conversions.errors import describe, location_text
 from vllm_ir.dialects.torch.call import REASON
 from vllm_ir.dialects.vllm_ir.function import FuncOp, ReturnOp
@@ -92,6 +99,8 @@ class Plan:
     def _visit(self, op: Operation) -> None:
         if (source := passed_on(op)) is not None:
             self.aliases.alias(op.results[0], source)
+            if self._is_moved(op.results[0], self.aliases.places[source]):
+                self.cuts.keep[op] = f"{name_of(op.results[0])} is looked at by its position in memory"
             return
         updates = [] if self.policy.leaves(op) else list(updates_of(op))
         if not updates:
@@ -118,6 +127,8 @@ class Plan:
         window = piece_window(update, place, self.aliases)
         if window is None and place.window is not None:
             return Decision(update, None)  # a copy of the old value would not make it known where the piece goes
+        if update.result is not None and self._is_moved(update.result, place):
+            return Decision(update, None)
         views = self._views_of(update.old)
         if update.result is not None:
             if (reason := self._forbidden(update, place, window)) is not None:
@@ -129,6 +140,13 @@ class Plan:
         if update.piece is not None and self._is_there(update.op.operands[update.piece], written):
             return Decision(update, written, done=True)
         return self._settled(update, written)
+
+    def _is_moved(self, value: SSAValue, place: Place) -> bool:
+        """Whether somebody asks for positions in the memory of a value, and `place` is not like memory of its own."""
+        if not is_shaped(value.type) or not _is_located(value):
+            return False
+        own = value.type if isinstance(value.type, BufferType) else whole_window(value.type)
+        return place.window is None or not same_window(place.window, own)
 
     def _is_there(self, piece: SSAValue, written: Place) -> bool:
         place = self.aliases.places.get(piece)
@@ -289,6 +307,19 @@ class Plan:
 def passed_on(op: Operation) -> SSAValue | None:
     """The operand that `op` passes on without a copy; a copy with a reason stays one."""
     return None if REASON in op.attributes else copied_operand(op)
+
+
+def _is_located(value: SSAValue) -> bool:
+    """Whether an operator looks at positions in the memory of a value, or of a view of it (`as_strided`)."""
+    pending = [value]
+    while pending:
+        for use in pending.pop().uses:
+            overload = called_overload(use.operation)
+            if overload is not None and any(a.name == "storage_offset" for a in op_info(overload).arguments):
+                return True
+            if passed_on(use.operation) is not None or (use.index == 0 and viewed_overload(use.operation) is not None):
+                pending.extend(use.operation.results)
+    return False
 
 
 def name_of(value: SSAValue) -> str:

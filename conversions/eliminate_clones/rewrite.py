@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vllm_ir.conversions.analysis.aliases import Place, Storage, viewed_overload
-from vllm_ir.conversions.eliminate_clones.plan import Decision, Plan, passed_on
+from vllm_ir.conversions.eliminate_clones.plan import Decision, Plan, name_of, passed_on
 from vllm_ir.conversions.eliminate_clones.updates import Update, called_overload, view_arguments
 from vllm_ir.dialects.torch.arguments import operand_indices
-from vllm_ir.dialects.torch.call import CallOp, index_array
+from vllm_ir.dialects.torch.call import REASON, CallOp, index_array
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import strides_of
@@ -20,6 +21,7 @@ from vllm_ir.frontends.fx.build import CallBuilder
 from vllm_ir.frontends.fx.interning import symbol
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import Overload, schema_of
+from vllm_ir.frontends.fx.types import is_tensor
 
 aten = torch.ops.aten
 
@@ -48,6 +50,7 @@ class _Rewriter:
         for op in reversed(self.dead):
             op.detach()
             op.erase(safe_erase=False)
+        self._separate_results()
         self._erase_unused()
         if self.plan.written:
             self.function.properties.pop("functional", None)
@@ -196,6 +199,16 @@ class _Rewriter:
         fresh = [result for result, index in zip(call.results, aliased, strict=True) if index < 0]
         for old, new in zip(own, fresh, strict=True):
             old.replace_all_uses_with(new)
+
+    def _separate_results(self) -> None:
+        """Copy a value that is returned as several tensors, of which each is memory of its own."""
+        terminator, seen = self.function.terminator, set[SSAValue]()
+        for index, value in enumerate(terminator.operands):
+            if value in seen and is_tensor(value.type):
+                copy = self.b.call(aten.clone.default, [value], [value.type])
+                copy.attributes[REASON] = StringAttr(f"{name_of(value)} is returned as two tensors")
+                terminator.operands[index] = copy.results[0]
+            seen.add(value)
 
     def _erase_unused(self) -> None:
         for op in reversed(list(self.block.ops)):

@@ -15,6 +15,11 @@ from vllm_ir.frontends.fx.importer import import_callable
 from vllm_ir.tools.text import parse
 
 MATRIX = "tensor<4x6xf32>"
+PART = "tensor<2xf32, #vllm_ir.layout<strides = [2]>>"
+COLUMNS = "tensor<6x4xf32, #vllm_ir.layout<strides = [1, 6]>>"
+PIECE = "tensor<4x2xf32, #vllm_ir.layout<strides = [6, 1]>>"
+LAYERS = 'tensor<2x?xf32, #vllm_ir.layout<sizes = [2, "s0"]>>'
+LAYER = 'tensor<?xf32, #vllm_ir.layout<sizes = ["s0"]>>'
 
 
 class Placed:
@@ -49,10 +54,10 @@ def function(body: str, arguments: str = f"%x: {MATRIX}") -> Placed:
 
 
 def test_views_are_windows_of_their_base() -> None:
-    placed = function("""
+    placed = function(f"""
       %row = torch.call @aten.select.int(%x, 0, 2) : (tensor<4x6xf32>) -> tensor<6xf32>
-      %part = torch.call @aten.slice.Tensor(%row, 0, 1, 5, 2) : (tensor<6xf32>) -> tensor<2xf32, #vllm_ir.layout<strides = [2]>>
-      %columns = torch.call @aten.t.default(%x) : (tensor<4x6xf32>) -> tensor<6x4xf32, #vllm_ir.layout<strides = [1, 6]>>
+      %part = torch.call @aten.slice.Tensor(%row, 0, 1, 5, 2) : (tensor<6xf32>) -> {PART}
+      %columns = torch.call @aten.t.default(%x) : (tensor<4x6xf32>) -> {COLUMNS}
       %twice = torch.call @aten.mul.Tensor(%row, 2) : (tensor<6xf32>) -> tensor<6xf32>
     """)
     assert placed.window("part") == ((2,), (2,), 13)
@@ -63,8 +68,8 @@ def test_views_are_windows_of_their_base() -> None:
 
 
 def test_pieces_of_a_split_are_disjoint() -> None:
-    placed = function("""
-      %q, %k, %v = torch.call @aten.split.Tensor(%x, 2, 1) : (tensor<4x6xf32>) -> (tensor<4x2xf32, #vllm_ir.layout<strides = [6, 1]>>, tensor<4x2xf32, #vllm_ir.layout<strides = [6, 1]>>, tensor<4x2xf32, #vllm_ir.layout<strides = [6, 1]>>)
+    placed = function(f"""
+      %q, %k, %v = torch.call @aten.split.Tensor(%x, 2, 1) : (tensor<4x6xf32>) -> ({PIECE}, {PIECE}, {PIECE})
       %rows = torch.call @aten.slice.Tensor(%x, 0, 0, 1, 1) : (tensor<4x6xf32>) -> tensor<1x6xf32>
     """)
     first = placed.function.block.first_op
@@ -77,10 +82,10 @@ def test_pieces_of_a_split_are_disjoint() -> None:
 
 
 def test_a_reshape_that_copies_is_new_memory() -> None:
-    placed = function("""
+    placed = function(f"""
       %flat = torch.call @aten.reshape.default(%x, [24]) : (tensor<4x6xf32>) -> tensor<24xf32>
-      %columns = torch.call @aten.t.default(%x) : (tensor<4x6xf32>) -> tensor<6x4xf32, #vllm_ir.layout<strides = [1, 6]>>
-      %copied = torch.call @aten.reshape.default(%columns, [24]) : (tensor<6x4xf32, #vllm_ir.layout<strides = [1, 6]>>) -> tensor<24xf32>
+      %columns = torch.call @aten.t.default(%x) : (tensor<4x6xf32>) -> {COLUMNS}
+      %copied = torch.call @aten.reshape.default(%columns, [24]) : ({COLUMNS}) -> tensor<24xf32>
     """)
     assert [placed.root(name) for name in ("flat", "copied")] == ["x", "copied"]
     assert placed.window("copied") == ((24,), (1,), 0)
@@ -88,12 +93,12 @@ def test_a_reshape_that_copies_is_new_memory() -> None:
 
 def test_a_window_that_is_not_known_overlaps_what_its_base_overlaps() -> None:
     placed = function(
-        """
-      %row = torch.call @aten.select.int(%x, 0, 1) : (tensor<2x?xf32, #vllm_ir.layout<sizes = [2, "s0"]>>) -> tensor<?xf32, #vllm_ir.layout<sizes = ["s0"]>>
-      %other = torch.call @aten.select.int(%x, 0, 0) : (tensor<2x?xf32, #vllm_ir.layout<sizes = [2, "s0"]>>) -> tensor<?xf32, #vllm_ir.layout<sizes = ["s0"]>>
-      %element = torch.call @aten.select.int(%row, 0, %i) : (tensor<?xf32, #vllm_ir.layout<sizes = ["s0"]>>, i64) -> tensor<f32>
+        f"""
+      %row = torch.call @aten.select.int(%x, 0, 1) : ({LAYERS}) -> {LAYER}
+      %other = torch.call @aten.select.int(%x, 0, 0) : ({LAYERS}) -> {LAYER}
+      %element = torch.call @aten.select.int(%row, 0, %i) : ({LAYER}, i64) -> tensor<f32>
     """,
-        '%i: i64, %s0: i64 {vllm_ir.symbol = "s0"}, %x: tensor<2x?xf32, #vllm_ir.layout<sizes = [2, "s0"]>>',
+        f'%i: i64, %s0: i64 {{vllm_ir.symbol = "s0"}}, %x: {LAYERS}',
     )
     assert placed.window("element") is None
     assert placed.overlap("element", "row")

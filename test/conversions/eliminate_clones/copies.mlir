@@ -265,7 +265,7 @@ vllm_ir.func functional @column(%x: !vllm_ir.buffer<4x6xf32> {vllm_ir.mutated}, 
   vllm_ir.return %column : tensor<4xf32, #vllm_ir.layout<strides = [6]>>
 }
 
-// Layers of dynamic size are told apart; a layer and the whole cache are not.
+// A layer of dynamic size is part of the cache that is returned.
 // CHECK-LABEL: vllm_ir.func @dynamic(%s0: i64 {vllm_ir.symbol = "s0"}, %cache: !vllm_ir.buffer<2x?xf32, sizes = [2, "s0"]> {vllm_ir.mutated}, %x: tensor<?xf32, #vllm_ir.layout<sizes = ["s0"]>>) -> tensor<2x?xf32, #vllm_ir.layout<sizes = [2, "s0"]>> {
 // CHECK-NEXT: %old = torch.call @aten.clone.default(%cache, memory_format = none) reads(%cache) attributes {vllm_ir.reason = "%old is overwritten by @aten.select_scatter.default and returned"} : (!vllm_ir.buffer<2x?xf32, sizes = [2, "s0"]>) -> tensor<2x?xf32, #vllm_ir.layout<sizes = [2, "s0"]>>
 // CHECK-NEXT: %new = vllm_ir.view @aten.select.int(%cache, 0, 1) : (!vllm_ir.buffer<2x?xf32, sizes = [2, "s0"]>) -> !vllm_ir.buffer<?xf32, sizes = ["s0"], offset = "s0">
@@ -293,4 +293,74 @@ vllm_ir.func functional @located(%x: !vllm_ir.buffer<4x6xf32> {vllm_ir.mutated},
   %sum = torch.call @aten.add.Tensor(%new, %old, alpha = 1) : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32> loc("model.py":13:5)
   vllm_ir.write %new, %x : tensor<4x6xf32>, !vllm_ir.buffer<4x6xf32>
   vllm_ir.return %sum : tensor<4x6xf32>
+}
+
+// An operator that is given positions in memory must find there what eager mode finds: the copy stays.
+// CHECK-LABEL: vllm_ir.func functional @positions(%x: tensor<4x6xf32>) -> tensor<2x2xf32> {
+// CHECK-NEXT: %rows = torch.call @aten.slice.Tensor(%x, 0, 1, 4, 1) : (tensor<4x6xf32>) -> tensor<3x6xf32>
+// CHECK-NEXT: %copy = torch.call @aten.clone.default(%rows, memory_format = none) attributes {vllm_ir.reason = "%copy is looked at by its position in memory"} : (tensor<3x6xf32>) -> tensor<3x6xf32>
+// CHECK-NEXT: %corner = torch.call @aten.as_strided.default(%copy, [2, 2], [6, 1], 0) : (tensor<3x6xf32>) -> tensor<2x2xf32, #vllm_ir.layout<strides = [6, 1]>>
+// CHECK-NEXT: %twice = torch.call @aten.mul.Tensor(%corner, 2) : (tensor<2x2xf32, #vllm_ir.layout<strides = [6, 1]>>) -> tensor<2x2xf32>
+// CHECK-NEXT: vllm_ir.return %twice : tensor<2x2xf32>
+// CHECK-NEXT: }
+vllm_ir.func functional @positions(%x: tensor<4x6xf32>) -> tensor<2x2xf32> {
+  %rows = torch.call @aten.slice.Tensor(%x, 0, 1, 4, 1) : (tensor<4x6xf32>) -> tensor<3x6xf32>
+  %copy = torch.call @aten.clone.default(%rows, memory_format = none) : (tensor<3x6xf32>) -> tensor<3x6xf32>
+  %corner = torch.call @aten.as_strided.default(%copy, [2, 2], [6, 1], 0) : (tensor<3x6xf32>) -> tensor<2x2xf32, #vllm_ir.layout<strides = [6, 1]>>
+  %twice = torch.call @aten.mul.Tensor(%corner, 2) : (tensor<2x2xf32, #vllm_ir.layout<strides = [6, 1]>>) -> tensor<2x2xf32>
+  vllm_ir.return %twice : tensor<2x2xf32>
+}
+
+// For the same reason, an update of a row gives a new value, and takes no memory in the middle of the matrix.
+// CHECK-LABEL: vllm_ir.func functional @positions_of_update(%x: tensor<4x6xf32>, %mask: tensor<6xi1>) -> tensor<2xf32> {
+// CHECK-NEXT: %old = torch.call @aten.mul.Tensor(%x, 2) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+// CHECK-NEXT: %row = torch.call @aten.select.int(%old, 0, 2) : (tensor<4x6xf32>) -> tensor<6xf32>
+// CHECK-NEXT: %new = torch.call @aten.masked_fill.Scalar(%row, %mask, 3) : (tensor<6xf32>, tensor<6xi1>) -> tensor<6xf32>
+// CHECK-NEXT: %part = torch.call @aten.as_strided.default(%new, [2], [2], 1) : (tensor<6xf32>) -> tensor<2xf32, #vllm_ir.layout<strides = [2]>>
+// CHECK-NEXT: %twice = torch.call @aten.mul.Tensor(%part, 2) : (tensor<2xf32, #vllm_ir.layout<strides = [2]>>) -> tensor<2xf32>
+// CHECK-NEXT: vllm_ir.return %twice : tensor<2xf32>
+// CHECK-NEXT: }
+vllm_ir.func functional @positions_of_update(%x: tensor<4x6xf32>, %mask: tensor<6xi1>) -> tensor<2xf32> {
+  %old = torch.call @aten.mul.Tensor(%x, 2) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %row = torch.call @aten.select.int(%old, 0, 2) : (tensor<4x6xf32>) -> tensor<6xf32>
+  %new = torch.call @aten.masked_fill.Scalar(%row, %mask, 3) : (tensor<6xf32>, tensor<6xi1>) -> tensor<6xf32>
+  %part = torch.call @aten.as_strided.default(%new, [2], [2], 1) : (tensor<6xf32>) -> tensor<2xf32, #vllm_ir.layout<strides = [2]>>
+  %twice = torch.call @aten.mul.Tensor(%part, 2) : (tensor<2xf32, #vllm_ir.layout<strides = [2]>>) -> tensor<2xf32>
+  vllm_ir.return %twice : tensor<2xf32>
+}
+
+// The program returns two tensors of the same contents: they are not one.
+// CHECK-LABEL: vllm_ir.func functional @two_tensors(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+// CHECK-NEXT: %twice = torch.call @aten.mul.Tensor(%x, 2) : (tensor<4xf32>) -> tensor<4xf32>
+// CHECK-NEXT: %0 = torch.call @aten.clone.default(%twice, memory_format = none) attributes {vllm_ir.reason = "%twice is returned as two tensors"} : (tensor<4xf32>) -> tensor<4xf32>
+// CHECK-NEXT: vllm_ir.return (%twice, %0) : tensor<4xf32>, tensor<4xf32>
+// CHECK-NEXT: }
+vllm_ir.func functional @two_tensors(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %twice = torch.call @aten.mul.Tensor(%x, 2) : (tensor<4xf32>) -> tensor<4xf32>
+  %copy = torch.call @aten.clone.default(%twice, memory_format = none) : (tensor<4xf32>) -> tensor<4xf32>
+  vllm_ir.return (%twice, %copy) : tensor<4xf32>, tensor<4xf32>
+}
+
+// The second scatter replaces another row than the first: the old row is still in its result.
+// CHECK-LABEL: vllm_ir.func @not_replaced(%x: !vllm_ir.buffer<4x6xf32> {vllm_ir.mutated}, %y: tensor<6xf32>) -> tensor<6xf32> {
+// CHECK-NEXT: %old = torch.call @aten.clone.default(%x, memory_format = none) reads(%x) attributes {vllm_ir.reason = "%old is overwritten by @aten.select_scatter.default and still needed by vllm_ir.write"} : (!vllm_ir.buffer<4x6xf32>) -> tensor<4x6xf32>
+// CHECK-NEXT: %old_1 = vllm_ir.alloc %old : tensor<4x6xf32> -> !vllm_ir.buffer<4x6xf32>
+// CHECK-NEXT: %first = vllm_ir.view @aten.select.int(%x, 0, 2) : (!vllm_ir.buffer<4x6xf32>) -> !vllm_ir.buffer<6xf32, offset = 12>
+// CHECK-NEXT: %first_1 = torch.call @aten.copy_.default(%first, %y, false) reads(%first) writes(%first) returns [0] : (!vllm_ir.buffer<6xf32, offset = 12>, tensor<6xf32>) -> !vllm_ir.buffer<6xf32, offset = 12>
+// CHECK-NEXT: %row = vllm_ir.view @aten.select.int(%x, 0, 2) : (!vllm_ir.buffer<4x6xf32>) -> !vllm_ir.buffer<6xf32, offset = 12>
+// CHECK-NEXT: %next = torch.call @aten.mul.Tensor(%row, 3) reads(%row) : (!vllm_ir.buffer<6xf32, offset = 12>) -> tensor<6xf32>
+// CHECK-NEXT: %new = vllm_ir.view @aten.select.int(%old_1, 0, 3) : (!vllm_ir.buffer<4x6xf32>) -> !vllm_ir.buffer<6xf32, offset = 18>
+// CHECK-NEXT: %new_1 = torch.call @aten.copy_.default(%new, %next, false) reads(%new) writes(%new) returns [0] : (!vllm_ir.buffer<6xf32, offset = 18>, tensor<6xf32>) -> !vllm_ir.buffer<6xf32, offset = 18>
+// CHECK-NEXT: %0 = vllm_ir.read %old_1 : !vllm_ir.buffer<4x6xf32> -> tensor<4x6xf32>
+// CHECK-NEXT: vllm_ir.write %0, %x : tensor<4x6xf32>, !vllm_ir.buffer<4x6xf32>
+// CHECK-NEXT: vllm_ir.return %next : tensor<6xf32>
+// CHECK-NEXT: }
+vllm_ir.func functional @not_replaced(%x: !vllm_ir.buffer<4x6xf32> {vllm_ir.mutated}, %y: tensor<6xf32>) -> tensor<6xf32> {
+  %old = vllm_ir.read %x : !vllm_ir.buffer<4x6xf32> -> tensor<4x6xf32>
+  %first = torch.call @aten.select_scatter.default(%old, %y, 0, 2) : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  %row = torch.call @aten.select.int(%first, 0, 2) : (tensor<4x6xf32>) -> tensor<6xf32>
+  %next = torch.call @aten.mul.Tensor(%row, 3) : (tensor<6xf32>) -> tensor<6xf32>
+  %new = torch.call @aten.select_scatter.default(%old, %next, 0, 3) : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  vllm_ir.write %new, %x : tensor<4x6xf32>, !vllm_ir.buffer<4x6xf32>
+  vllm_ir.return %next : tensor<6xf32>
 }

@@ -15,7 +15,8 @@ from torch.profiler import ProfilerActivity, profile
 import vllm_ir as ir
 
 _SPEC = importlib.util.spec_from_file_location("post_grad_programs", Path(__file__).with_name("programs.py"))
-assert _SPEC is not None and _SPEC.loader is not None
+assert _SPEC is not None
+assert _SPEC.loader is not None
 programs = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(programs)
 
@@ -116,7 +117,7 @@ def test_the_pass_has_an_identity_that_depends_on_its_options():
 
 
 def test_a_pipeline_that_leaves_values_is_refused():
-    with pytest.raises(ValueError, match="'functionalize,lower': what is put back .* ends in eliminate-clones"):
+    with pytest.raises(ValueError, match=r"'functionalize,lower': what is put back .* ends in eliminate-clones"):
         ir.PostGradPass("functionalize,lower")
 
 
