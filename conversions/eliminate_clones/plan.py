@@ -85,7 +85,7 @@ class Plan:
         """Old values by the new ones that have taken their memory."""
         self.cuts = Cuts()
         self.disallowed: list[Update] = []
-        """Updates that the policy wants to stay operations on values."""
+        """Updates that have to stay operations on values, or that the policy wants to."""
         self.refused: list[Update] = []
         """Updates that would need a copy of their old value."""
         self._last_use: dict[SSAValue, int] = {}
@@ -125,9 +125,10 @@ class Plan:
     def _decide(self, update: Update) -> Decision:
         place = self.aliases.places[update.old]
         window = piece_window(update, place, self.aliases)
-        if window is None and place.window is not None:
-            return Decision(update, None)  # a copy of the old value would not make it known where the piece goes
-        if update.result is not None and self._is_moved(update.result, place):
+        # A copy of the old value would not make it known where the piece goes, nor put the result where it must be.
+        hidden = window is None and place.window is not None
+        if hidden or (update.result is not None and self._is_moved(update.result, place)):
+            self.disallowed.append(update)
             return Decision(update, None)
         views = self._views_of(update.old)
         if update.result is not None:

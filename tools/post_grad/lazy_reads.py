@@ -15,13 +15,13 @@ from xdsl.ir import Operation, SSAValue
 
 from vllm_ir.backends.inductor.laziness import is_extern, is_realized, places_operands
 from vllm_ir.conversions.analysis.aliases import Place, Storage, viewed_overload
-from vllm_ir.conversions.eliminate_clones.plan import Decision, Plan
+from vllm_ir.conversions.eliminate_clones.plan import Decision, Plan, passed_on
 from vllm_ir.conversions.eliminate_clones.updates import called_overload
 from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import REASON, CallOp
 from vllm_ir.dialects.vllm_ir.memory import WriteOp
 from vllm_ir.dialects.vllm_ir.types import element_type_of, sizes_of
-from vllm_ir.frontends.fx.schemas import scattered_view, writes_parts
+from vllm_ir.frontends.fx.schemas import op_info, scattered_view, writes_parts
 from vllm_ir.frontends.fx.types import is_shaped
 
 aten = torch.ops.aten
@@ -38,6 +38,10 @@ class LazyReads:
         """The values in each storage that is written."""
         self.late: list[tuple[SSAValue, Decision]] = []
         """Values to be put into memory before a write, or before the write that they are the source of."""
+        self.racing: list[Decision] = []
+        """Writes that may happen in the middle of an earlier read."""
+        self._reads_of_written: dict[Storage, dict[Place, None]] = {}
+        """What is read of memory that has been written before in the graph."""
 
     def run(self) -> LazyReads:
         """Find all lazy values, and those that are late."""
@@ -45,8 +49,33 @@ class LazyReads:
             for decision in self.plan.decisions.get(op, ()):
                 if decision.place is not None and not decision.done:
                     self.late.extend((value, decision) for value in self._late(decision, decision.place))
+                    if self._races(decision, decision.place):
+                        self.racing.append(decision)
+                    self._reads_of_written.setdefault(decision.place.storage, {})
             self._visit(op)
+            self._note_reads(op)
         return self
+
+    def _races(self, decision: Decision, written: Place) -> bool:
+        """Whether Inductor may fuse a write with a kernel in front of it that reads the same memory at other places.
+
+        It compares the places only for memory that was not written before in the graph.
+        """
+        reads = self._reads_of_written.get(written.storage, {})
+        return not is_extern(decision.update.form) and any(place.overlaps(written) for place in reads)
+
+    def _note_reads(self, op: Operation) -> None:
+        overload = called_overload(op)
+        if overload is None or is_extern(overload) or op_info(overload).is_view or passed_on(op) is not None:
+            return
+        decisions = self.plan.decisions.get(op, ())
+        if any(decision.done for decision in decisions):
+            return  # nothing happens
+        overwritten = [decision.update.index for decision in decisions if decision.place is not None]
+        for index, operand in enumerate(op.operands):
+            place = self.plan.aliases.places.get(operand)
+            if place is not None and index not in overwritten and place.storage in self._reads_of_written:
+                self._reads_of_written[place.storage][place] = None
 
     def _visit(self, op: Operation) -> None:
         overload = called_overload(op)

@@ -23,12 +23,14 @@ def plan_for_inductor(function: FuncOp, policy: InductorPolicy) -> tuple[Plan, s
         if policy.learn(plan):
             continue
         if not plan.cuts:
-            late = _late(plan, policy)
-            if late is None:
+            cuts = _late(plan, policy)
+            if cuts is None:
                 continue
-            if not late:
+            if policy.writes:
+                _keep_apart(plan, policy, cuts)
+            if not cuts:
                 return plan, policy.frozen
-            plan.cuts = late
+            plan.cuts = cuts
         apply_cuts(function.block, plan.cuts)
         rounds += 1
 
@@ -36,7 +38,11 @@ def plan_for_inductor(function: FuncOp, policy: InductorPolicy) -> tuple[Plan, s
 def _late(plan: Plan, policy: InductorPolicy) -> Cuts | None:
     """Copies of what Inductor would compute too late; None if some memory is better left alone."""
     cuts, learned = Cuts(), False
-    for value, decision in LazyReads(plan).run().late:
+    lazy = LazyReads(plan).run()
+    for decision in lazy.racing:
+        policy.give_up(plan, decision.update)
+        learned = True
+    for value, decision in lazy.late:
         update = decision.update
         storage = decision.place.storage if decision.place is not None else None
         if isinstance(update.op, WriteOp) and not policy.writes:
@@ -48,3 +54,10 @@ def _late(plan: Plan, policy: InductorPolicy) -> Cuts | None:
         else:
             cuts.save[value, update.op] = LATE
     return None if learned else cuts
+
+
+def _keep_apart(plan: Plan, policy: InductorPolicy, cuts: Cuts) -> None:
+    """Let functional updates of memory that is written in the end have copies: Inductor would put them in place."""
+    for update in plan.disallowed:
+        if policy.is_shared(plan, update):
+            cuts.copy[update.op, update.index] = "Inductor would overwrite it"

@@ -55,19 +55,18 @@ class InductorPolicy(Policy):
         """Give up memory that a plan cannot write everywhere in place; returns whether that is news."""
         known = len(self.frozen) + len(self.functional)
         for update in (*plan.disallowed, *plan.refused):
-            if _is_shared(plan, update):
+            if self.is_shared(plan, update):
                 self.give_up(plan, update)
         return len(self.frozen) + len(self.functional) > known
 
     def give_up(self, plan: Plan, update: Update) -> None:
         """Leave the memory that an update would write alone."""
-        if _is_shared(plan, update):
+        if self.is_shared(plan, update):
             self.frozen.add(plan.aliases.places[update.old].storage.root)
         else:
             self.functional.add(update.op)
 
-
-def _is_shared(plan: Plan, update: Update) -> bool:
-    """Whether an update is of memory that the caller gets back."""
-    storage = plan.aliases.places[update.old].storage
-    return storage.is_argument and storage.mutated
+    def is_shared(self, plan: Plan, update: Update) -> bool:
+        """Whether an update is of memory that the caller gets back."""
+        storage = plan.aliases.places[update.old].storage
+        return storage.is_argument and storage.mutated

@@ -17,11 +17,11 @@ from vllm_ir.conversions.eliminate_clones.eliminate_clones import count_copied_u
 from vllm_ir.conversions.eliminate_clones.plan import Plan, passed_on
 from vllm_ir.conversions.eliminate_clones.rewrite import rewrite
 
-_SOURCES = tuple(
-    str(path)
-    for package in (backends, conversions, dialects, frontends)
-    for path in sorted(Path(str(package.__file__)).parent.rglob("*.py"))
-)
+_FOLDERS = [
+    Path(__file__).parent,
+    *(Path(str(it.__file__)).parent for it in (backends, conversions, dialects, frontends)),
+]
+_SOURCES = tuple(str(path) for folder in _FOLDERS for path in sorted(folder.rglob("*.py")))
 
 
 @dataclass(frozen=True)

@@ -141,6 +141,20 @@ def complex_written(x: Tensor) -> Tensor:
     return z.imag + 0
 
 
+def written_twice_with_a_read_between(x: Tensor) -> Tensor:
+    x[torch.tensor([1, 2])] = 5.0
+    rolled = x[(torch.arange(6) + 3) % 6] * 2
+    x.copy_(x * 3 + 1)
+    return rolled + x
+
+
+def piece_written_twice(x: Tensor) -> Tensor:
+    x[:4] = x[1:5] * 2
+    turned = x.flip(0)[:4] + 1
+    x[:4] = turned * 3
+    return turned + x[:4]
+
+
 def cat_then_written(x: Tensor) -> tuple[Tensor, Tensor]:
     h = x * 2
     both = torch.cat([h, x])
@@ -175,6 +189,8 @@ HAZARDS: Sequence[Callable[[Tensor], object]] = (
     index_from_itself,
     updated_copy_written_back,
     complex_written,
+    written_twice_with_a_read_between,
+    piece_written_twice,
     cat_then_written,
     two_arguments_swapped,
     fresh_copy_of_argument,
