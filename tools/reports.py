@@ -155,7 +155,7 @@ def _text(attribute: Attribute) -> str:
 def record_copies(report: CompileReport, graph: fx.Graph, reasons: Mapping[fx.Node, str]) -> None:
     """Fill in the copies that an exported graph makes, with the reasons that are known, and the size of the graph."""
     report.op_counts["export"] = len(graph.nodes)
-    report.copies = list(copies_in(graph, reasons))
+    report.copies = list(copies_in(graph, reasons, fused=report.backend == "vllm_ir"))
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,13 @@ def record_outcome(report: CompileReport, outcome: Outcome) -> None:
     report.pass_seconds["backend"] -= outcome.seconds
 
 
-def copies_in(graph: fx.Graph, reasons: Mapping[fx.Node, str]) -> Iterator[tuple[str, str, str]]:
-    """Operator, location and reason of each copy of a tensor in a graph."""
+def copies_in(
+    graph: fx.Graph, reasons: Mapping[fx.Node, str], *, fused: bool = False
+) -> Iterator[tuple[str, str, str]]:
+    """Operator, location and reason of each copy of a tensor in a graph.
+
+    With `fused`, Inductor compiles the graph: a slice that is put into a value is a part of the kernel that uses it.
+    """
     for node in graph.nodes:
         if node in reasons or node.target in _CLONES:
             yield str(node.target), _location(node), reasons.get(node, "a copy of the program's own")
@@ -191,7 +196,7 @@ def copies_in(graph: fx.Graph, reasons: Mapping[fx.Node, str]) -> Iterator[tuple
                 yield from [(str(op), _location(node), reason)] * number
         elif not is_overload(node.target):
             continue
-        elif scattered_view(node.target) is not None or writes_parts(node.target):
+        elif writes_parts(node.target) or (not fused and scattered_view(node.target) is not None):
             yield str(node.target), _location(node), "its result is new memory, with the old contents"
         elif (written := written_on_copies(node.target)) is not None:
             for name in written.arguments:

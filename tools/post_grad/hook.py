@@ -64,7 +64,7 @@ class WriteInPlace(CustomGraphPass):
         with collector_paused():
             rework = self._run(graph, fake_mode)
         seconds = time.perf_counter() - start
-        self.outcome = Outcome(self.updates, rework.copied, list(copies_in(graph, rework.reasons)), seconds)
+        self.outcome = Outcome(self.updates, rework.copied, list(copies_in(graph, rework.reasons, fused=True)), seconds)
         return self.outcome
 
     def _run(self, graph: fx.Graph, fake_mode: FakeTensorMode) -> Rework:
