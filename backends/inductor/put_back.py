@@ -50,7 +50,6 @@ def put_back(graph: fx.Graph, reimported: Reimported, fake_mode: FakeTensorMode)
             graph.erase_node(node)
     for node in builder.made:
         prepare_node(node)
-    graph.lint()
     return builder.copies
 
 
