@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from xdsl.dialects.builtin import ArrayAttr
@@ -101,9 +102,12 @@ def piece_window(update: Update, base: Place, aliases: AliasSets) -> BufferType 
 
 def called_overload(op: Operation) -> Overload | None:
     """The operator of a call; None for anything else."""
-    if not isinstance(op, CallOp) or op.target.startswith("python."):
-        return None
-    target = resolve(op.target)
+    return _overload_named(op.callee.root_reference.data) if isinstance(op, CallOp) else None
+
+
+@cache
+def _overload_named(name: str) -> Overload | None:
+    target = None if name.startswith("python.") else resolve(name)
     return target if is_overload(target) else None
 
 
