@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TypeAlias, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, fx
@@ -11,16 +11,33 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from vllm_ir.frontends.fx.schemas import Target, op_info
 from vllm_ir.frontends.fx.storages import storage_key, tensors_in
-from vllm_ir.frontends.fx.torch_internals import has_symbolic_metadata, new_fake
+from vllm_ir.frontends.fx.torch_internals import has_symbolic_metadata, new_fake, new_fake_view
 from vllm_ir.frontends.fx.torch_objects import is_overload, map_nodes
 from vllm_ir.frontends.fx.values import is_sequence
 
-_Layout: TypeAlias = tuple[torch.dtype, tuple[int, ...], tuple[int, ...], torch.device]
 _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, torch.memory_format, torch.layout)
 
 
+class _Layout(NamedTuple):
+    """How to make a result again."""
+
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: torch.device
+    offset: int
+    is_view: bool
+    """Whether it lies in the memory of the first argument; otherwise it is alone in its own."""
+
+    def make(self, mode: FakeTensorMode, first: object) -> FakeTensor:
+        if self.is_view:
+            base = cast(FakeTensor, cast(fx.Node, first).meta["val"])
+            return new_fake_view(base, self.sizes, self.strides, self.dtype, self.offset)
+        return new_fake(mode, self.sizes, self.strides, self.dtype, self.device)
+
+
 class KnownResults:
-    """Runs operators on fakes; one that gives a single new tensor runs once for operands of equal layouts."""
+    """Runs operators on fakes; one that gives a single tensor runs once for operands of equal layouts."""
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
@@ -30,8 +47,7 @@ class KnownResults:
         """What a call with these arguments gives, nodes standing for their fakes."""
         key = self._key(target, args, kwargs)
         if key is not None and (layout := self._layouts.get(key)) is not None:
-            dtype, sizes, strides, device = layout
-            return new_fake(self.mode, sizes, strides, dtype, device)
+            return layout.make(self.mode, args[0] if args else None)
         fake_args, fake_keywords = map_nodes((args, dict(kwargs)), _value_of)
         value = cast(Callable[..., object], target)(*fake_args, **fake_keywords)
         if key is not None and key not in self._layouts:
@@ -39,7 +55,7 @@ class KnownResults:
         return value
 
     def _key(self, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Hashable:
-        if not is_overload(target) or op_info(target).is_view or op_info(target).writes:
+        if not is_overload(target) or op_info(target).writes:
             return None
         parts = [_part(argument) for argument in (*args, *kwargs.values())]
         return None if None in parts else (target, *parts, *kwargs)
@@ -69,10 +85,13 @@ def _part(argument: object) -> Hashable:
 
 
 def _layout(value: object, arguments: tuple[object, ...]) -> _Layout | None:
-    """How to make the result again; None if it is no new tensor alone in its memory."""
+    """How to make the result again; None if it is neither a new tensor nor a view of the first argument."""
     if type(value) is not FakeTensor or has_symbolic_metadata(value) or value.layout != torch.strided:
         return None
-    keys = [storage_key(tensor) for tensor in tensors_in(arguments)]
-    if storage_key(value) in keys or value.storage_offset() != 0 or value.is_conj() or value.is_neg():
+    if value.is_conj() or value.is_neg():
         return None
-    return value.dtype, tuple(value.shape), value.stride(), value.device
+    key, keys = storage_key(value), [storage_key(tensor) for tensor in tensors_in(arguments)]
+    is_view = keys.count(key) == 1 and isinstance(arguments[0], FakeTensor) and storage_key(arguments[0]) == key
+    if not is_view and (key in keys or value.storage_offset() != 0):
+        return None
+    return _Layout(value.dtype, tuple(value.shape), value.stride(), value.device, int(value.storage_offset()), is_view)

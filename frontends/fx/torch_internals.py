@@ -321,3 +321,14 @@ def new_fake(
     with unset_fake_temporarily():
         data = torch.empty_strided(tuple(sizes), tuple(strides), dtype=dtype, device="meta")
     return FakeTensor(mode, data, device)
+
+
+def new_fake_view(
+    base: FakeTensor, sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype, offset: int
+) -> FakeTensor:
+    """A fake tensor in the memory of another one, made without asking a fake kernel; `offset` counts in `dtype`."""
+    storage = base.untyped_storage()
+    with unset_fake_temporarily():
+        data = torch.empty((0,), dtype=dtype, device="meta")
+        data.set_(storage, offset, tuple(sizes), tuple(strides))  # pyright: ignore[reportArgumentType]  # stub: Storage
+    return FakeTensor(base.fake_mode, data, base.device)

@@ -50,6 +50,11 @@ def rows(count: int) -> Tensor:
     return aten.arange.default(count)
 
 
+def turned() -> Tensor:
+    """All eight rows once, in another order: which of several writes to one row is the last is not defined."""
+    return aten.remainder.Scalar(aten.add.Tensor(rows(8), 3), 8)
+
+
 # The operator.
 
 
@@ -105,7 +110,9 @@ IN_MEMORY: dict[str, Wrap] = {
 KERNELS: dict[str, Callable[[Tensor, Tensor], object]] = {
     "copy_": lambda x, v: copy(aten.slice.Tensor(x, 0, 1, 7), aten.slice.Tensor(v, 0, 1, 7)),
     "index_put_": lambda x, v: put(x, [rows(8)], v),
-    "scatter_": lambda x, v: aten.scatter_.src(x, 0, aten.full_like.default(v, 1, dtype=torch.int64), v),
+    "scatter_": lambda x, v: aten.scatter_.src(
+        x, 0, aten.expand.default(aten.view.default(turned(), [8, 1, 1]), SHAPE), v
+    ),
 }
 
 
