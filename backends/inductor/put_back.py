@@ -109,7 +109,8 @@ class _Body(FunctionExporter):
         def now(argument: fx.Node) -> object:
             return self._replaced(argument, self.origin.values.get(argument), new)
 
-        node.args, node.kwargs = map_nodes((node.args, node.kwargs), now)
+        if any(now(argument) is not argument for argument in node.all_input_nodes):  # setting them is slow
+            node.args, node.kwargs = map_nodes((node.args, node.kwargs), now)
         self.builder.graph.output_node().prepend(node)
         self.kept.add(node)
         self._bind(op, node, node.meta.get("val"), iter(op.results))

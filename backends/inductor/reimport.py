@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,7 +23,6 @@ from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.importer import import_with_values
 from vllm_ir.frontends.fx.normalize import Normalized
 from vllm_ir.frontends.fx.torch_internals import lazy_module
-from vllm_ir.frontends.fx.torch_objects import output_node
 from vllm_ir.frontends.fx.types import TypeCache
 
 aten = torch.ops.aten
@@ -56,12 +56,12 @@ def reimport(
     Output `i` for each `i` in `writes` is not returned but written to that placeholder at the end. Constants are
     arguments, since nobody needs to know what they hold. The memory of placeholders in `donated` may be overwritten.
     """
-    copy, new = _copied(graph, writes)
-    sources = [node for node in graph.nodes if node in new and new[node].op == "placeholder"]
+    constants = {node for node in graph.find_nodes(op="get_attr") if _is_constant(graph, node)}
+    sources = [node for node in graph.nodes if node.op == "placeholder" or node in constants]
     inputs = tuple(node.meta["val"] for node in sources)
-    owner = graph.owning_module
-    normalized = Normalized(lazy_module(owner or nn.Module(), copy), inputs, (), (), {}, fake_mode)
-    module, values = import_with_values(normalized)
+    with _writing(graph, writes):
+        normalized = Normalized(_owner(graph), inputs, (), (), {}, fake_mode)
+        module, values = import_with_values(normalized, constants)
     by_name = {node.name: node for node in graph.nodes}
     function = main_function(module)
     nodes: dict[Operation, fx.Node] = {}
@@ -70,13 +70,7 @@ def reimport(
             nodes[op] = node
     operands = {op: tuple(op.operands) for op in nodes}
     _donate(function, [index for index, node in enumerate(sources) if node in donated], inputs)
-    return Reimported(
-        module,
-        nodes,
-        operands,
-        {node: values[new[node]] for node in new if new[node] in values},
-        sources,
-    )
+    return Reimported(module, nodes, operands, values, sources)
 
 
 def _donate(function: FuncOp, positions: Sequence[int], inputs: Sequence[object]) -> None:
@@ -96,24 +90,32 @@ def _donate(function: FuncOp, positions: Sequence[int], inputs: Sequence[object]
     function.update_type()
 
 
-def _copied(graph: fx.Graph, writes: Mapping[int, fx.Node]) -> tuple[fx.Graph, dict[fx.Node, fx.Node]]:
-    """A copy with the nodes' names, constants as placeholders, and writes at the end; and its nodes by the old ones."""
-    copy, new = fx.Graph(), dict[fx.Node, fx.Node]()
-    for node in graph.nodes:
-        if node.op == "output":
-            continue
-        if _is_constant(graph, node):
-            new[node] = copy.create_node("placeholder", node.name, name=node.name)
-            new[node].meta.update(node.meta)
-        else:
-            new[node] = copy.node_copy(node, new.__getitem__)
-    returned: list[object] = list(output_nodes(graph))
-    for index, destination in writes.items():
-        written = copy.call_function(aten.copy_.default, (new[destination], new[cast(fx.Node, returned[index])]))
-        written.meta["val"] = destination.meta["val"]
-        returned[index] = None
-    output_node(copy, tuple(new[value] if isinstance(value, fx.Node) else value for value in returned))
-    return copy, new
+@contextmanager
+def _writing(graph: fx.Graph, writes: Mapping[int, fx.Node]) -> Generator[None]:
+    """Meanwhile, the graph writes those outputs at its end and returns None in their place."""
+    output = graph.output_node()
+    before, returned = output.args, list[object](output_nodes(graph))
+    added: list[fx.Node] = []
+    with graph.inserting_before(output):
+        for index, destination in writes.items():
+            written = graph.call_function(aten.copy_.default, (destination, cast(fx.Node, returned[index])))
+            written.meta["val"] = destination.meta["val"]
+            returned[index] = None
+            added.append(written)
+    output.args = (cast("tuple[fx.Node, ...]", tuple(returned)),)
+    try:
+        yield
+    finally:
+        output.args = before
+        for node in added:
+            graph.erase_node(node)
+
+
+def _owner(graph: fx.Graph) -> fx.GraphModule:
+    owner = graph.owning_module
+    if isinstance(owner, fx.GraphModule) and owner.graph is graph:
+        return owner
+    return lazy_module(owner or nn.Module(), graph)
 
 
 def _is_constant(graph: fx.Graph, node: fx.Node) -> bool:

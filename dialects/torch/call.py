@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
+from functools import cache
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import I64, DenseArrayBase, DictionaryAttr, SymbolRefAttr, TensorType, UnitAttr, i64
@@ -35,8 +36,13 @@ IndexArray: TypeAlias = DenseArrayBase[I64]
 
 
 def index_array(indices: Iterable[int]) -> IndexArray:
-    """Numbers of operands as an attribute."""
-    return DenseArrayBase.from_list(i64, list(indices))
+    """Numbers of operands as an attribute. The same object each time: making one is slow, and few are different."""
+    return _index_array(tuple(indices))
+
+
+@cache
+def _index_array(indices: tuple[int, ...]) -> IndexArray:
+    return DenseArrayBase.from_list(i64, indices)
 
 
 class CallEffects(MemoryEffect):

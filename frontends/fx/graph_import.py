@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeGuard, cast
 
 import torch
@@ -47,17 +47,26 @@ _VALUE_TYPES = (OpResult, BlockArgument)
 
 
 class GraphImporter:
-    """Imports one graph. Sub-graphs of higher-order operators become further functions in `functions`."""
+    """Imports one graph. Sub-graphs of higher-order operators become further functions in `functions`.
+
+    Attributes in `arguments` become arguments, in the order in which they stand between the placeholders.
+    """
 
     def __init__(
-        self, owner: fx.GraphModule, constants: Mapping[str, Tensor], types: TypeCache, functions: list[FuncOp]
+        self,
+        owner: fx.GraphModule,
+        constants: Mapping[str, Tensor],
+        types: TypeCache,
+        functions: list[FuncOp],
+        arguments: Collection[fx.Node] = (),
     ) -> None:
         self.owner = owner
         self.constants = constants
         self.types = types
         self.functions = functions
         self.nodes = list(owner.graph.nodes)
-        self.buffers = buffer_storages(self.nodes)
+        self.arguments = arguments
+        self.buffers = buffer_storages(self.nodes, arguments)
         self.block = Block()
         self.values: dict[fx.Node, object] = {}
         self.keys: dict[SSAValue, int] = {}
@@ -86,7 +95,7 @@ class GraphImporter:
             case "placeholder":
                 return self._placeholder(node)
             case "get_attr":
-                return self._attribute(node)
+                return self._placeholder(node) if node in self.arguments else self._attribute(node)
             case "output":
                 return self._output(node)
             case kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -73,11 +73,16 @@ def import_normalized(normalized: Normalized) -> ModuleOp:
     return import_with_values(normalized)[0]
 
 
-def import_with_values(normalized: Normalized) -> tuple[ModuleOp, Mapping[fx.Node, object]]:
-    """A normalised graph as a module, and what each node has become: values in lists as the node gives them."""
+def import_with_values(
+    normalized: Normalized, arguments: Collection[fx.Node] = ()
+) -> tuple[ModuleOp, Mapping[fx.Node, object]]:
+    """A normalised graph as a module, and what each node has become: values in lists as the node gives them.
+
+    The attributes in `arguments` are arguments; `normalized.inputs` has their values among those of the placeholders.
+    """
     with collector_paused():
         functions: list[FuncOp] = []
-        importer = GraphImporter(normalized.graph_module, normalized.constants, TypeCache(), functions)
+        importer = GraphImporter(normalized.graph_module, normalized.constants, TypeCache(), functions, arguments)
         main = importer.run(MAIN)
         _describe_arguments(main, normalized, importer)
         return ModuleOp([main, *functions]), importer.values

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import cast
 
 from torch import Tensor, fx
@@ -77,12 +77,15 @@ def _observable(placeholders: Iterable[fx.Node], output: fx.Node) -> Iterator[in
         seen.add(key)
 
 
-def buffer_storages(nodes: Sequence[fx.Node]) -> set[int]:
-    """Keys of the storages whose values are buffers; `nodes` is a whole graph."""
+def buffer_storages(nodes: Sequence[fx.Node], arguments: Collection[fx.Node] = ()) -> set[int]:
+    """Keys of the storages whose values are buffers; `nodes` is a whole graph.
+
+    The caller can see the memory of placeholders, and of the nodes in `arguments`.
+    """
     found: set[int] = set()
     for node in nodes:
         if node.op == "call_function" and is_overload(node.target):
             found.update(_touched(node, node.target))
-    placeholders = [node for node in nodes if node.op == "placeholder"]
+    placeholders = [node for node in nodes if node.op == "placeholder" or node in arguments]
     found.update(_observable(placeholders, nodes[-1]))
     return found
