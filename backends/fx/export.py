@@ -21,6 +21,7 @@ from xdsl.utils.exceptions import VerifyException
 from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
 from vllm_ir.backends.fx.layout import needs_all_strides
 from vllm_ir.backends.fx.metas import example_arguments, propagating
+from vllm_ir.backends.fx.pure import returned_values
 from vllm_ir.backends.fx.tail import Results, TailExporter
 from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
 from vllm_ir.dialects.vllm_ir.function import DONATED, RESOURCE, WINDOW, FuncOp, ReturnOp, root_of
@@ -54,7 +55,9 @@ def export_fx(
     Calling it is like calling the program: mutated arguments are written, returned aliases are aliases, new tensors are
     new and have the strides of eager mode. Arguments that stand for module attributes become `get_attr` nodes on the
     attributes of `like`, taken by reference; without `like` they stay placeholders. `inputs` are fakes for the
-    arguments, in `fake_mode`; by default they are made from the argument types. With `opaque`, custom operators that
+    arguments, in `fake_mode`; by default they are made from the argument types. The graph of a pure function (after
+    `alias-outputs,functionalize`) writes nothing and returns a flat tuple of new tensors; an output that is an argument
+    which did not change may be that argument. With `opaque`, custom operators that
     write become operators that Inductor cannot take apart. Raises `VerifyException` if the module is not valid or
     states other effects than the schemas of the operators that it calls.
     """
@@ -283,6 +286,9 @@ def _export_function(
     exporter = FunctionExporter(function, builder, root, functions)
     _placeholders(exporter, inputs, like)
     tail = exporter.body()
+    if function.is_pure:
+        output_node(builder.graph, returned_values(exporter, function.terminator))
+        return ExportedGraph(fx.GraphModule(root, builder.graph), builder.copies)
     results = Results(exporter, tail)
     known: dict[SSAValue, object] = dict(results.nodes)
     for value in _symbols(tail):

@@ -293,9 +293,10 @@ class FunctionExporter:
             args, kwargs = map_nodes((args, kwargs), lambda node: fixed.get(node, node))
             nodes = [None if node is None else fixed.get(node, node) for node in nodes]
         bound = {a.name: v for a, v in zip(info.arguments, [*args, *kwargs.values()], strict=True)}
-        if self.builder.opaque:
+        separable = _appear_once(bound, info) and can_auto_functionalize(target)
+        if self.builder.opaque or (self.function.is_pure and not separable):
             self._opaque(op, info, target, bound)
-        elif _appear_once(bound, info) and can_auto_functionalize(target):
+        elif separable:
             self._auto_functionalized(op, target, bound)
         else:
             self._on_copies(op, info, target, bound, [nodes[index] for index in op.update_indices])

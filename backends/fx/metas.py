@@ -13,7 +13,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i1, i
 from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.function import STORAGE, SYMBOL, FuncOp
-from vllm_ir.dialects.vllm_ir.types import sizes_of
+from vllm_ir.dialects.vllm_ir.types import BufferType, sizes_of
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.symbols import Symbols, example_tensor
 from vllm_ir.frontends.fx.types import is_shaped
@@ -41,7 +41,8 @@ def _example(
     kind: Attribute, attributes: Mapping[str, Attribute], symbols: Symbols | None, storages: dict[int, Tensor]
 ) -> object:
     if is_shaped(kind):
-        return example_tensor(kind, attributes.get(STORAGE), symbols, storages)
+        shared = attributes.get(STORAGE) if isinstance(kind, BufferType) else None  # values have no memory to share
+        return example_tensor(kind, shared, symbols, storages)
     if kind == i64 and symbols is not None:
         name = attributes.get(SYMBOL)
         return symbols.size(name.data if isinstance(name, StringAttr) else "?")

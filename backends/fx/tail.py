@@ -34,7 +34,7 @@ class Results:
         self.exporter = exporter
         self.builder = exporter.builder
         self.nodes: dict[SSAValue, object] = {}
-        self._taken = self._storages_of_inputs()
+        self._taken = storages_of_inputs(exporter)
         self._written: set[int] = set()
         for op in tail:
             self.builder.at(op)
@@ -49,16 +49,6 @@ class Results:
                             self._fresh(value, value)
                 case _:
                     pass
-
-    def _storages_of_inputs(self) -> set[int]:
-        graph, function = self.builder.graph, self.exporter.function
-        given = {
-            self.exporter.values[argument]
-            for index, argument in enumerate(function.block.args)
-            if DONATED in function.argument_attributes(index)
-        }
-        inputs = [node for node in graph.nodes if node.op in ("placeholder", "get_attr") and node not in given]
-        return {storage_key(n.meta["val"]) for n in inputs if isinstance(n.meta["val"], Tensor)}
 
     def _for_write(self, op: WriteOp) -> None:
         node = self.exporter.node(op.value)
@@ -91,6 +81,18 @@ class Results:
             node = with_strides(self.builder.emit, copy, kind.type)
         self._taken.add(storage_key(tensor_of(node)))
         self.nodes[value] = node
+
+
+def storages_of_inputs(exporter: FunctionExporter) -> set[int]:
+    """Keys of the memory of arguments and constants, but not of memory that was given away."""
+    graph, function = exporter.builder.graph, exporter.function
+    given = {
+        exporter.values[argument]
+        for index, argument in enumerate(function.block.args)
+        if DONATED in function.argument_attributes(index)
+    }
+    inputs = [node for node in graph.nodes if node.op in ("placeholder", "get_attr") and node not in given]
+    return {storage_key(n.meta["val"]) for n in inputs if isinstance(n.meta["val"], Tensor)}
 
 
 def _same_window(first: Tensor, second: Tensor) -> bool:

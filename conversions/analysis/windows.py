@@ -68,6 +68,20 @@ class ViewWindows:
             self._known[key] = self._run(overload, args, kwargs, base, integers)
         return self._known[key]
 
+    def negations(self, overload: Overload, args: _Arguments, base: BufferType) -> tuple[bool, bool]:
+        """Whether a view conjugates what the memory of `base` holds, and whether it negates it.
+
+        Neither depends on sizes, so one element stands for the memory; the view has no integer operands.
+        """
+        example = torch.empty((1,) * len(base.shape), dtype=known_dtype(element_type_of(base)), device="meta")
+        positional = [decode(tree, [example], str) for tree in args.data]
+        try:
+            result = cast("Callable[..., object]", overload)(*positional)
+        except (RuntimeError, ValueError, IndexError):
+            return False, False  # the view needs more elements: it moves them, as those that negate do not
+        [tensor, *_] = [*tensors_in(result), example]
+        return tensor.is_conj(), tensor.is_neg()
+
     def _run(
         self,
         overload: Overload,

@@ -3,6 +3,8 @@
 Each storage has a current value. A write through a window makes a new value of the whole storage through the inverse of
 the views; a later read of any window sees it. What remains is one read of each argument that is needed, one write of
 each argument that changed, at the end, and the views that make up returned aliases.
+
+With alias facts (`alias-outputs`) nothing of this remains: see `pure.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from xdsl.passes import ModulePass
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.calls import functionalize_call, is_layout_sensitive, relayout
 from vllm_ir.conversions.functionalize.donation import donate, drop_invalid_donations, refuse_donated
+from vllm_ir.conversions.functionalize.pure import assemble_groups, make_pure, return_values
 from vllm_ir.conversions.functionalize.storage import Root, Storages, Window
 from vllm_ir.dialects.torch.call import CallOp
-from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, FuncOp, ReturnOp, root_of
+from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, ORIGINAL_OUTPUT_COUNT, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
@@ -45,11 +48,14 @@ class _Functionalizer:
         self.anchor: Operation = function.terminator
         self.b = CallBuilder(lambda op: self.block.insert_op_before(op, self.anchor))
         self.dead: dict[Operation, None] = {}  # an ordered set
+        self.pure = ORIGINAL_OUTPUT_COUNT in function.attributes
 
     def run(self) -> None:
         ops = list(self.block.ops)
         self.anchor = ops[0]
         self.storages = Storages(self.function, self.b)
+        if self.pure:
+            assemble_groups(self.function, self.storages, self.b)
         for op in ops:
             self.anchor = op
             self.b.at(op)
@@ -57,7 +63,10 @@ class _Functionalizer:
         self._erase_dead()
         drop_invalid_donations(self.function)
         self.function.properties["functional"] = UnitAttr()
-        self._update_signature()
+        if self.pure:
+            make_pure(self.function, self.storages)
+        else:
+            self._update_signature()
 
     def _visit(self, op: Operation) -> None:
         match op:
@@ -73,6 +82,8 @@ class _Functionalizer:
             case WriteOp():
                 self.storages.windows[op.buffer].assign(self.b, op.value)
                 self.dead[op] = None
+            case ReturnOp() if self.pure:
+                return_values(self.function, op, self.storages, self.b)
             case ReturnOp():
                 self._finish(op)
             case CallOp() if op.writes is not None:
@@ -164,6 +175,9 @@ class _Functionalizer:
         return allocs[root]
 
     def _erase_dead(self) -> None:
+        if self.pure:
+            made = (root.buffer.owner for root in self.storages.roots)
+            self.dead = {**dict.fromkeys(op for op in made if isinstance(op, ViewOp)), **self.dead}
         for op in reversed(self.dead):
             op.detach()
             op.erase(safe_erase=False)

@@ -84,15 +84,18 @@ class StridedCodec(Codec):
 
     def write(self, b: CallBuilder, base: SSAValue | None, value: SSAValue, whole: Attribute) -> SSAValue:
         """See `Codec`."""
-        old = needed(base)
         if (block := self._block()) is None:
             positions = self._positions(b, device_of(whole))
-            return b.value(aten.index_put.default, [old, [positions], value, False], whole)
+            return b.value(aten.index_put.default, [needed(base), [positions], value, False], whole)
         length = block[1] - block[0]
         flat = reshape(b, value, [length], TensorType(element_type_of(whole), [length]))
         if block == (0, shape_of(whole)[0]):
             return flat
-        return b.value(aten.slice_scatter.default, [old, flat, 0, *block, 1], whole)
+        return b.value(aten.slice_scatter.default, [needed(base), flat, 0, *block, 1], whole)
+
+    def is_all_of(self, whole: Attribute) -> bool:
+        """Whether the window is all of the memory, in order: a new value of it then needs no old one."""
+        return self._block() == (0, shape_of(whole)[0])
 
     def _block(self) -> tuple[int, int] | None:
         """Start and end, if the window is row-major memory without gaps."""

@@ -4,14 +4,15 @@ Argument attributes: `vllm_ir.mutated` (the buffer's contents change), `vllm_ir.
 are undefined), `vllm_ir.storage` (arguments with the same number share memory), `vllm_ir.resource` (the argument is
 the module attribute of that name), `vllm_ir.symbol` (the argument is the value of that size symbol), `vllm_ir.window`
 (the window that the caller's tensor has after the call, if its shape or strides change).
-Result attribute: `vllm_ir.aliases` (the result is a window onto the storage of that argument).
+Result attribute: `vllm_ir.aliases` (the result is a window onto the storage of that argument). In a function that
+`alias-outputs` has marked it says more, see `outputs.py`: that the result is that argument.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
@@ -29,6 +30,7 @@ RESOURCE = "vllm_ir.resource"
 SYMBOL = "vllm_ir.symbol"
 WINDOW = "vllm_ir.window"
 ALIASES = "vllm_ir.aliases"
+OUTPUT_VIEW = "vllm_ir.output_view"
 
 _PREFIX = "vllm_ir."
 _ARGUMENT_ATTRIBUTES: Mapping[str, tuple[type[Attribute], str]] = {
@@ -87,15 +89,19 @@ def _verify_type(value: SSAValue, op: Operation | None, seen: set[int]) -> None:
         raise (VerifyException(message) if op is None else OperationVerifyError(op, message)) from None
 
 
-def verify_signature(block: Block, attributes: Attributes) -> None:
-    """Argument attributes are known, of the right kind, and fit the arguments' types."""
+def verify_signature(block: Block, attributes: Attributes, *, pure: bool = False) -> None:
+    """Argument attributes are known, of the right kind, and fit the arguments' types.
+
+    In a pure function tensors stand for buffers, and say as much of the caller's memory.
+    """
     devices: dict[Attribute, tuple[str, str]] = {}
     for argument, given in zip(block.args, attributes, strict=True):
         name, type_text, device = value_text(argument), str(argument.type), device_of(argument.type)
         is_buffer, is_integer = isinstance(argument.type, BufferType), isinstance(argument.type, IntegerType)
-        _verify_attribute_kinds(name, given, _ARGUMENT_ATTRIBUTES)
+        verify_attribute_kinds(name, given, _ARGUMENT_ATTRIBUTES)
+        stands_for_buffer = pure and isinstance(argument.type, TensorType)
         for attribute in (MUTATED, STORAGE, WINDOW):
-            if attribute in given and not is_buffer:
+            if attribute in given and not is_buffer and not (stands_for_buffer and attribute != MUTATED):
                 raise VerifyException(f"{name} is marked {attribute} but has type {type_text}, not a buffer")
         if SYMBOL in given and not is_integer:
             raise VerifyException(f"{name} is marked {SYMBOL} but has type {type_text}, not an integer")
@@ -107,9 +113,10 @@ def verify_signature(block: Block, attributes: Attributes) -> None:
                 raise VerifyException(f"{name} on {device} shares storage with {other} on {other_device}")
 
 
-def _verify_attribute_kinds(
+def verify_attribute_kinds(
     what: str, given: Mapping[str, Attribute], known: Mapping[str, tuple[type[Attribute], str]]
 ) -> None:
+    """Attributes of ours are among the known ones, and of their kinds."""
     for name, value in given.items():
         if name not in known:
             if name.startswith(_PREFIX):
@@ -125,7 +132,7 @@ def verify_results(terminator: Operation, result_attributes: Attributes, argumen
     for index, value in enumerate(terminator.operands):
         name = f"result {index} ({value_text(value)})"
         attributes = result_attributes[index]
-        _verify_attribute_kinds(name, attributes, _RESULT_ATTRIBUTES)
+        verify_attribute_kinds(name, attributes, _RESULT_ATTRIBUTES)
         root = root_of(value) if isinstance(value.type, BufferType) else None
         actual = root.index if isinstance(root, BlockArgument) else None
         stated = attributes.get(ALIASES)

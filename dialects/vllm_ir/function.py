@@ -1,14 +1,16 @@
 """Functions: the signature says what the caller's memory goes through, see `contract.py`.
 
 A function marked `functional` is at tensor level: no call touches buffers, and each argument is written at most once,
-at the end, behind everything that computes.
+at the end, behind everything that computes. A functional function with alias facts (`outputs.py`) is pure: even the
+final writes are results, and nothing is a buffer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr, UnitAttr
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, IntegerAttr, StringAttr, UnitAttr
 from xdsl.dialects.utils import parse_func_op_like, print_func_op_like
 from xdsl.ir import Attribute, Block, Region
 from xdsl.irdl import (
@@ -30,6 +32,7 @@ from vllm_ir.dialects.vllm_ir.contract import (
     ALIASES,
     DONATED,
     MUTATED,
+    OUTPUT_VIEW,
     RESOURCE,
     STORAGE,
     SYMBOL,
@@ -43,11 +46,14 @@ from vllm_ir.dialects.vllm_ir.contract import (
     verify_writes,
     written_buffers,
 )
+from vllm_ir.dialects.vllm_ir.outputs import ORIGINAL_OUTPUT_COUNT, output_attributes, verify_outputs, verify_pure
 
 __all__ = [
     "ALIASES",
     "DONATED",
     "MUTATED",
+    "ORIGINAL_OUTPUT_COUNT",
+    "OUTPUT_VIEW",
     "RESOURCE",
     "STORAGE",
     "SYMBOL",
@@ -90,6 +96,41 @@ class FuncOp(IRDLOperation):
                 f"@{self.sym_name.data} ends in {last.name if last else 'nothing'}, not vllm_ir.return"
             )
         return last
+
+    @property
+    def original_output_count(self) -> int | None:
+        """How many outputs the program has, if the function states alias facts; what follows are mutated arguments."""
+        count = self.attributes.get(ORIGINAL_OUTPUT_COUNT)
+        return cast(IntegerAttr, count).value.data if isinstance(count, IntegerAttr) else None
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the function is about tensors only, and states which results are which arguments."""
+        return self.functional is not None and ORIGINAL_OUTPUT_COUNT in self.attributes
+
+    @property
+    def io_map(self) -> dict[int, int]:
+        """Position of each output that is an argument, and the position of the argument."""
+        return {
+            position: cast(IntegerAttr, given[ALIASES]).value.data
+            for position, given in output_attributes(self.result_attributes(), self.terminator)
+            if ALIASES in given
+        }
+
+    @property
+    def output_views(self) -> dict[int, DictionaryAttr]:
+        """What is said of outputs that are other windows onto arguments, by position."""
+        return {
+            position: cast(DictionaryAttr, given[OUTPUT_VIEW])
+            for position, given in output_attributes(self.result_attributes(), self.terminator)
+            if OUTPUT_VIEW in given
+        }
+
+    def result_attributes(self) -> list[dict[str, Attribute]]:
+        """Attributes of the results; copies."""
+        if self.res_attrs is None:
+            return [{} for _ in self.terminator.operands]
+        return [dict(entry.data) for entry in self.res_attrs.data]
 
     def argument_attributes(self, index: int) -> dict[str, Attribute]:
         """Attributes of the argument at `index`; a copy."""
@@ -158,9 +199,14 @@ class FuncOp(IRDLOperation):
         arguments = _attribute_list(f"{name}: arg_attrs", self.arg_attrs, len(block.args))
         results = _attribute_list(f"{name}: res_attrs", self.res_attrs, len(terminator.operands))
         verify_types(block)
-        verify_signature(block, arguments)
+        verify_signature(block, arguments, pure=self.is_pure)
         verify_writes(block, arguments)
-        verify_results(terminator, results, arguments)
+        if (count := self.attributes.get(ORIGINAL_OUTPUT_COUNT)) is not None:
+            verify_outputs(count, block, results, arguments)
+        else:
+            verify_results(terminator, results, arguments)
+        if self.is_pure:
+            verify_pure(block)
         if self.functional is not None:
             verify_functional(block)
             verify_donations(block)

@@ -159,3 +159,27 @@ def _row_major(sizes: Sequence[Size]) -> list[Size]:
 
 def _renamed(field: Dimensions, rename: Callable[[int | str], int | str]) -> Dimensions:
     return dimensions([rename(item.data) for item in field.data])
+
+
+def contiguous_expressions(sizes: Sequence[int | str]) -> tuple[int | str, ...]:
+    """Row-major strides of sizes that may be symbolic, as texts where they are; symbolic sizes are not 0."""
+    steps: list[int | str] = []
+    step: sympy.Expr = sympy.Integer(1)
+    for size in reversed(sizes):
+        steps.append(int(step) if step.is_Integer else str(step))
+        factor = sympy.Integer(max(size, 1)) if isinstance(size, int) else evaluate(_parsed(size), _names(size))
+        step = cast(sympy.Expr, step * factor)
+    return tuple(reversed(steps))
+
+
+def _parsed(expression: str) -> ast.Expression:
+    return ast.parse(expression, mode="eval")
+
+
+def names_in(expression: str) -> set[str]:
+    """Symbols in the text of an expression."""
+    return {node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
+
+
+def _names(expression: str) -> dict[str, sympy.Symbol]:
+    return {name: sympy.Symbol(name, integer=True, positive=True) for name in names_in(expression)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TypeAlias, TypeGuard
+from typing import TypeAlias, TypeGuard, cast
 
 import torch
 from torch import SymBool, SymFloat, SymInt, Tensor
@@ -207,6 +207,19 @@ def with_window(
         NoneAttr() if offset == 0 else IntAttr(offset),
         base.device,
     )
+
+
+def window_type(
+    kind: TensorType[Attribute] | BufferType,
+    sizes: tuple[int | str, ...],
+    strides: tuple[int | str, ...] | None,
+    offset: int | str,
+) -> TensorType[Attribute] | BufferType:
+    """A type like `kind` of other sizes, strides (None for row-major ones) and offset."""
+    if strides is not None and all(isinstance(size, int) for size in sizes):
+        strides = None if strides == contiguous_strides(cast("tuple[int, ...]", sizes)) else strides
+    buffer = _window(known_dtype(kind.element_type), sizes, strides, offset, device_of(kind))
+    return buffer if isinstance(kind, BufferType) else buffer.tensor
 
 
 def static_window(buffer: BufferType) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
