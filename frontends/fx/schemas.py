@@ -267,6 +267,9 @@ def resolve(name: str) -> Target:
         if kind == "higher_order":
             return getattr(torch.ops.higher_order, rest)
         packet, _, overload = rest.rpartition(".")
+        if kind == "device_kernel":
+            # Text may call kernels that this process has declared but not called yet.
+            importlib.import_module("vllm_ir.frontends.ops.device_kernels.operators").define_named(packet)
         return getattr(getattr(getattr(torch.ops, kind), packet), overload)
     except AttributeError:
         raise VerifyException(f"operator @{name} is not registered; import the module that defines it") from None

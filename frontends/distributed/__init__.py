@@ -1,0 +1,1 @@
+"""Collectives: which ranks take part, as the whole program sees it."""
