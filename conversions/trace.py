@@ -14,9 +14,11 @@ from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, NoneAttr, StringAttr, TensorType
 from xdsl.ir import Attribute, SSAValue
 
+from vllm_ir.conversions.alias_outputs import AliasOutputsPass
 from vllm_ir.conversions.functionalize import FunctionalizePass
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import WriteOp
+from vllm_ir.dialects.vllm_ir.outputs import output_items
 from vllm_ir.dialects.vllm_ir.types import Dimensions, LayoutAttr
 from vllm_ir.frontends.fx.attributes import ModuleTensors
 from vllm_ir.frontends.fx.fakes import InputSource, ambient_fake_mode
@@ -37,6 +39,14 @@ class Traced:
 
     function: FuncOp
     finals: tuple[SSAValue | None, ...]
+
+    @property
+    def results(self) -> list[SSAValue]:
+        """The values that the callable returns, without new contents of arguments, and without None and constants."""
+        terminator, count = self.function.terminator, self.function.original_output_count
+        if count is None:
+            return list(terminator.operands)
+        return [terminator.operands[item] for item in output_items(terminator)[:count] if item is not None]
 
 
 class Examples:
@@ -79,17 +89,24 @@ def trace_callable(
     types: Sequence[TensorType[Attribute]],
     examples: Examples,
     decompositions: Decompositions | None = None,
+    *,
+    pure: bool = False,
 ) -> Traced:
     """`function`, a callable of tensors, traced on operands of these types.
 
-    What it writes to its operands becomes `finals`. Raises `FxImportError` where tracing fails, and
+    What it writes to its operands becomes `finals`. `pure` makes a function of values alone: its arguments are tensors,
+    and new contents of arguments are further results. Raises `FxImportError` where tracing fails, and
     `PassFailedException` where what it does cannot be functionalized.
     """
     sources = [InputSource(f"arg{index}", examples.tensor(kind), True, None) for index, kind in enumerate(types)]
     normalized = trace_normalized(function, sources, ModuleTensors(), decompositions)
     module = import_normalized(normalized)
+    if pure:
+        AliasOutputsPass().apply(Context(), module)
     FunctionalizePass().apply(Context(), module)
     traced = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == MAIN)
+    if pure:
+        return Traced(traced, _appended(traced))
     finals: list[SSAValue | None] = [None] * len(traced.block.args)
     for op in traced.block.ops:
         if isinstance(op, WriteOp):
@@ -97,3 +114,14 @@ def trace_callable(
                 if op.buffer is argument:
                     finals[index] = op.value
     return Traced(traced, tuple(finals))
+
+
+def _appended(function: FuncOp) -> tuple[SSAValue | None, ...]:
+    """For each argument of a pure function the result that is its new contents."""
+    finals: list[SSAValue | None] = [None] * len(function.block.args)
+    items = output_items(function.terminator)
+    for output, argument in function.io_map.items():
+        item = items[output]
+        if item is not None:
+            finals[argument] = function.terminator.operands[item]
+    return tuple(finals)

@@ -26,6 +26,12 @@ def _func() -> Dialect:
     return Func
 
 
+def _stablehlo() -> Dialect:
+    from vllm_ir.dialects.stablehlo import StableHlo
+
+    return StableHlo
+
+
 def _test() -> Dialect:
     from xdsl.dialects.test import Test
 
@@ -51,6 +57,7 @@ DIALECTS: Mapping[str, Callable[[], Dialect]] = {
     "builtin": _builtin,
     "arith": _arith,
     "func": _func,
+    "stablehlo": _stablehlo,
     "test": _test,
     **OUR_DIALECTS,
 }

@@ -4,11 +4,12 @@
 # Private: dispatch keys, schema parsing and storage identity have no public form. Unknown: torch.library lacks types.
 
 from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
+from torch._ops import OpOverload, resolve_key
 from torch.autograd import forward_ad
 
 Kernel = Callable[..., Tensor | tuple[Tensor, ...]]
@@ -59,6 +60,34 @@ def redispatch_below_autograd(torch_op: OpOverload[..., object], keyset: Dispatc
 def apply_function(function: type[torch.autograd.Function], *args: object) -> object:
     """Record a call of a differentiable function."""
     return cast("object", function.apply(*args))
+
+
+def python_kernel(torch_op: OpOverload[..., object], device: str) -> Callable[..., object] | None:
+    """The kernel that an op runs for tensors on a device, or the one for all devices, if that is a Python function.
+
+    It is called past the modes that are active, whose turn comes with what it calls.
+    """
+    composite = torch._C.DispatchKey.CompositeExplicitAutograd
+    for key in (_kernel_key(torch_op, device), composite):
+        # `Library.impl` notes each function that it registers, and takes the note back when it is unregistered.
+        if key is not None and f"{torch_op.name().replace('::', '/')}/{key.name}" in torch.library._impls:
+            return partial(torch_op._op_dk, key)
+    return None
+
+
+def composite_kernel(torch_op: OpOverload[..., object]) -> Callable[..., object] | None:
+    """The kernel of an op of PyTorch's own that calls other ops for whatever device, if it has one."""
+    key = torch._C.DispatchKey.CompositeExplicitAutograd
+    return partial(torch_op._op_dk, key) if torch_op.has_kernel_for_dispatch_key(key) else None
+
+
+def _kernel_key(torch_op: OpOverload[..., object], device: str) -> torch._C.DispatchKey | None:
+    """The dispatch key whose kernel runs for tensors on a device; None if there is none, or PyTorch has no device."""
+    try:
+        backend = torch._C.DispatchKey.__members__[torch._C._dispatch_key_for_device(device)]
+        return resolve_key(torch_op, backend)
+    except (KeyError, NotImplementedError, RuntimeError):
+        return None
 
 
 def in_function_transform() -> bool:

@@ -1,0 +1,33 @@
+"""The harness of `test/stablehlo_harness.py`, as a fixture: test files are imported one by one, not as a package."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("jaxlib", reason="needs the extra stablehlo")
+pytest.importorskip("xdsl_jax", reason="needs the extra stablehlo")
+
+
+def _load(name: str, file: str) -> ModuleType:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / file)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def xla() -> ModuleType:
+    """Converts, runs and compares programs."""
+    return _load("stablehlo_harness", "stablehlo_harness.py")
+
+
+@pytest.fixture(scope="session")
+def programs() -> ModuleType:
+    """`programs/harness.py`: what the caller of a program can see."""
+    return _load("vllm_ir_programs_harness", "programs/harness.py")

@@ -1,0 +1,39 @@
+"""Harnesses as fixtures: test files are imported one by one, not as a package."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytest.importorskip("jaxlib", reason="needs the extra stablehlo")
+pytest.importorskip("xdsl_jax", reason="needs the extra stablehlo")
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture(scope="session")
+def xla() -> ModuleType:
+    """Converts, runs and compares programs."""
+    return _load("stablehlo_harness", Path(__file__).parents[2] / "stablehlo_harness.py")
+
+
+@pytest.fixture(scope="session")
+def modules() -> ModuleType:
+    """Makes random modules."""
+    return _load("vllm_ir_random_modules", Path(__file__).parent / "random_modules.py")
+
+
+@pytest.fixture(scope="session")
+def judge() -> ModuleType:
+    """Runs modules by numpy."""
+    return _load("vllm_ir_numpy_judge", Path(__file__).parent / "numpy_judge.py")
