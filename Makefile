@@ -1,4 +1,4 @@
-# make venv | demo | test | lint | format | clean
+# make venv | demo | test | test-iree | lint | format | clean
 #
 # Needs Python 3.11 or newer (with its headers), make and g++; everything else goes into .venv.
 
@@ -13,7 +13,7 @@ STAMP   := .venv/.installed
 export OMP_NUM_THREADS ?= 1
 export TORCHINDUCTOR_COMPILE_THREADS ?= 1
 
-.PHONY: venv demo test lint format clean
+.PHONY: venv demo test test-iree lint format clean
 
 venv: $(STAMP)
 
@@ -32,10 +32,16 @@ $(STAMP): pyproject.toml setup.py
 demo: venv
 	$(BIN)/python examples/llama_static_cache.py
 	$(BIN)/python examples/paged_decoder.py
+	$(BIN)/python examples/xla_decoder.py
 
 test: lint
 	$(BIN)/lit -sv test
 	$(BIN)/pytest -q -n $(WORKERS)
+
+# A second judge of what is exported. What it depends on is there already, and stays as it is.
+test-iree: venv
+	$(BIN)/python -m pip install -q --no-deps "iree-base-compiler~=3.13" "iree-base-runtime~=3.13"
+	$(BIN)/pytest -q test/backends/stablehlo/test_iree.py
 
 lint: venv
 	$(BIN)/ruff check

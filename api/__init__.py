@@ -13,22 +13,30 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from vllm_ir.backends.fx.export import export_fx
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
+    from vllm_ir.frontends.ops.device_kernels.kernel import device_kernel
+    from vllm_ir.tools import neuron
+    from vllm_ir.tools.alias_outputs import alias_outputs
     from vllm_ir.tools.pipelines import run_passes
     from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
     from vllm_ir.tools.providers import IrOpPriorityConfig, KernelConfig, ops, register_op
     from vllm_ir.tools.reports import clear_compile_reports, compile_reports
+    from vllm_ir.tools.stablehlo import export_stablehlo
     from vllm_ir.tools.text import parse
 
 __all__ = [
     "IrOpPriorityConfig",
     "KernelConfig",
     "PostGradPass",
+    "alias_outputs",
     "clear_compile_reports",
     "compile_reports",
+    "device_kernel",
     "export_fx",
+    "export_stablehlo",
     "import_callable",
     "import_exported",
     "import_fx",
+    "neuron",
     "ops",
     "parse",
     "register_op",
@@ -40,12 +48,16 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "IrOpPriorityConfig": "vllm_ir.tools.providers",
         "KernelConfig": "vllm_ir.tools.providers",
         "PostGradPass": "vllm_ir.tools.post_grad.post_grad_pass",
+        "alias_outputs": "vllm_ir.tools.alias_outputs",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
+        "device_kernel": "vllm_ir.frontends.ops.device_kernels.kernel",
         "export_fx": "vllm_ir.backends.fx.export",
+        "export_stablehlo": "vllm_ir.tools.stablehlo",
         "import_callable": "vllm_ir.frontends.fx.importer",
         "import_exported": "vllm_ir.frontends.fx.importer",
         "import_fx": "vllm_ir.frontends.fx.importer",
+        "neuron": "vllm_ir.tools.neuron",
         "ops": "vllm_ir.tools.providers",
         "parse": "vllm_ir.tools.text",
         "register_op": "vllm_ir.tools.providers",
@@ -53,13 +65,17 @@ _HOMES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_PACKAGES = ("neuron",)
+"""Names of packages; they are what is at home there themselves."""
+
 
 if not TYPE_CHECKING:  # a type checker would let it stand for every misspelt name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOMES[name]), name)
+        home = importlib.import_module(_HOMES[name])
+        value = home if name in _PACKAGES else getattr(home, name)
         globals()[name] = value  # found there from now on, without coming here
         return value
 

@@ -104,7 +104,7 @@ def _run(options: argparse.Namespace, size: Size) -> int:
         f"{PROMPT_LENGTH} prompt tokens, {options.steps} steps; {torch.get_num_threads()} threads"
     )
     table = make_block_table(size)
-    program = _program(size, table, options.steps)
+    program = make_program(size, table, options.steps)
     baseline = [] if options.no_inductor else ["inductor"]
     if baseline or options.backend == "vllm_ir":
         start_inductor()
@@ -125,7 +125,8 @@ def _run(options: argparse.Namespace, size: Size) -> int:
     return 1 if failures else 0
 
 
-def _program(size: Size, table: Tensor, steps: int) -> Program[Tensor]:
+def make_program(size: Size, table: Tensor, steps: int) -> Program[Tensor]:
+    """The decoder with its prompts, which makes `steps` steps behind them."""
     count = size.sequences * PROMPT_LENGTH
     prompt = torch.arange(1, 1 + count).remainder(size.vocabulary).reshape(size.sequences, PROMPT_LENGTH)
 

@@ -45,7 +45,7 @@ def error_line(
         return f"{input_name}: error: not a text file: byte {error.start} is not UTF-8"
     if isinstance(error, OSError) and error.strerror is not None:
         return f"{error.filename or 'vllm-ir-opt'}: error: {error.strerror.lower()}"
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError | ModuleNotFoundError):
         return f"vllm-ir-opt: error: {text}"
     return f"{input_name}: internal error: {type(error).__name__}: {text} (--debug shows the traceback)"
 

@@ -31,8 +31,12 @@ def _imported(path: str) -> PassFactory:
 
 
 TORCH_PASSES: Mapping[str, PassFactory] = {
+    "alias-outputs": _imported("vllm_ir.conversions.alias_outputs:AliasOutputsPass"),
+    "specialize": _imported("vllm_ir.conversions.specialize:SpecializePass"),
     "functionalize": _imported("vllm_ir.conversions.functionalize:FunctionalizePass"),
     "lower": _imported("vllm_ir.conversions.lower:LowerPass"),
+    "convert-to-stablehlo": _imported("vllm_ir.conversions.convert_to_stablehlo:ConvertToStablehloPass"),
+    "narrow-updates": _imported("vllm_ir.conversions.narrow_updates:NarrowUpdatesPass"),
     "eliminate-clones": _imported("vllm_ir.conversions.eliminate_clones:EliminateClonesPass"),
     "print-aliases": _imported("vllm_ir.conversions.analysis.print_aliases:PrintAliasesPass"),
     "print-liveness": _imported("vllm_ir.conversions.analysis.print_liveness:PrintLivenessPass"),

@@ -31,7 +31,7 @@ from vllm_ir.tools import inputs
 from vllm_ir.tools.command_line import DEBUG_VARIABLE, CommandLine, UsageError, parse_command_line
 from vllm_ir.tools.failures import error_line
 from vllm_ir.tools.pipelines import PASSES, TORCH_PASSES, build_passes, check_effects
-from vllm_ir.tools.targets import TARGETS, TORCH_TARGETS
+from vllm_ir.tools.targets import BINARY_TARGETS, TARGETS, TORCH_TARGETS, text_bytes
 from vllm_ir.tools.text import TextParser, text_context
 
 _SEPARATOR = "// -----"
@@ -54,7 +54,8 @@ class VllmIrOptMain(xDSLOptMain):
         self.line_offset = 0
         """Number of lines before that text in its file."""
         self._result = StringIO()
-        self._messages = self._result if command_line.output is None else StringIO()
+        self._binary = command_line.target in BINARY_TARGETS
+        self._messages = self._result if command_line.output is None and not self._binary else StringIO()
         self._progress = StringIO()
         self._started = 0.0
         for name in command_line.load:
@@ -73,6 +74,8 @@ class VllmIrOptMain(xDSLOptMain):
         """Process the input and write the result; raises what the input, the passes and the target raise."""
         try:
             for number, text in enumerate(self._texts()):
+                if number and self._binary:
+                    raise UsageError(f"target {self.command_line.target!r} writes one module; the input holds several")
                 if number:
                     self._result.write(f"{_SEPARATOR}\n")
                 self._run_one(text)
@@ -80,11 +83,15 @@ class VllmIrOptMain(xDSLOptMain):
             # What was asked for to follow the passes matters most where one fails.
             sys.stdout.write(self._progress.getvalue())
             raise
-        if self.command_line.output is None:
-            sys.stdout.write(self._result.getvalue())
-        else:
+        result = text_bytes(self._result.getvalue(), self.command_line.target)
+        if self.command_line.output is not None:
             sys.stdout.write(self._messages.getvalue())
-            write_whole(Path(self.command_line.output), self._result.getvalue())
+            write_whole(Path(self.command_line.output), result)
+        elif self._binary:
+            sys.stderr.write(self._messages.getvalue())
+            sys.stdout.buffer.write(result)
+        else:
+            sys.stdout.write(self._result.getvalue())
         sys.stdout.flush()
 
     def _run_one(self, text: str | None) -> None:
@@ -161,17 +168,17 @@ class VllmIrOptMain(xDSLOptMain):
         self._messages.write(text)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, data: bytes) -> None:
     """Write a file so that it is either complete or as it was."""
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")  # a device or a pipe
+        path.write_bytes(data)  # a device or a pipe
         return
     if not path.parent.is_dir():
         raise FileNotFoundError(2, "No such file or directory", str(path))
-    with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+    with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
         temporary = Path(file.name)
         try:
-            file.write(text)
+            file.write(data)
             file.close()
             # The temporary file is private; the result has the permissions of any new file, or of the one it replaces.
             umask = os.umask(0)

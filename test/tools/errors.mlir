@@ -7,7 +7,7 @@
 // PARSE: {{.*}}errors.mlir:{{[0-9]+}}:38: error: strides of dimension 0 is -1, which is negative
 
 // RUN: not vllm-ir-opt %s -p nope 2>&1 | filecheck %s --check-prefix PASS
-// PASS: vllm-ir-opt: error: unknown pass 'nope'; passes are functionalize, lower, eliminate-clones, print-aliases, print-liveness, canonicalize, cse, dce; pipelines are vllm-ir-functional, vllm-ir-lowered, vllm-ir-in-place
+// PASS: vllm-ir-opt: error: unknown pass 'nope'; passes are alias-outputs, specialize, functionalize, lower, convert-to-stablehlo, narrow-updates, eliminate-clones, print-aliases, print-liveness, canonicalize, cse, dce; pipelines are vllm-ir-functional, vllm-ir-lowered, vllm-ir-in-place
 // RUN: not vllm-ir-opt %s -p vllm-ir-functionl 2>&1 | filecheck %s --check-prefix NEAR
 // NEAR: vllm-ir-opt: error: unknown pass 'vllm-ir-functionl', did you mean 'vllm-ir-functional'? passes are
 // RUN: not vllm-ir-opt %s -p 'vllm-ir-functional{a=1}' 2>&1 | filecheck %s --check-prefix PIPELINE
@@ -17,7 +17,7 @@
 // RUN: not vllm-ir-opt %s -p 'cse{a' 2>&1 | filecheck %s --check-prefix SPEC
 // SPEC: vllm-ir-opt: error: pass pipeline 'cse{a': column 6: Expected equals, space or end of arguments here
 // RUN: not vllm-ir-opt %s -t nope 2>&1 | filecheck %s --check-prefix TARGET
-// TARGET: vllm-ir-opt: error: unknown target 'nope'; targets are mlir, fx
+// TARGET: vllm-ir-opt: error: unknown target 'nope'; targets are mlir, fx, stablehlo, vhlo, hlo-proto
 // RUN: not vllm-ir-opt %s --nope 2>&1 | filecheck %s --check-prefix FLAG
 // FLAG: vllm-ir-opt: error: unrecognized arguments: --nope; see vllm-ir-opt --help
 // RUN: not vllm-ir-opt %t.missing.mlir 2>&1 | filecheck %s --check-prefix MISSING
