@@ -90,7 +90,7 @@ def _product_all(b: Builder, value: SSAValue, **_: object) -> SSAValue:
 
 
 def _extreme(largest: bool) -> Converter:
-    def convert(b: Builder, value: SSAValue, dim: Dims = None, _keepdim: bool = False) -> SSAValue:
+    def convert(b: Builder, value: SSAValue, dim: Dims = None, _keepdim: bool = False, **_: object) -> SSAValue:
         return _finished(b, extreme(b, value, dimensions_of(dim, len(shape(value))), largest))
 
     return convert
