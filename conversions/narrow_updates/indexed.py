@@ -105,7 +105,8 @@ def _plan(
         if entry.dimension in indexed:
             if entry.starts:
                 return None
-        elif entry.starts or entry.first:
+        elif entry.starts or entry.first or entry.dimension is None:
+            # Also an index that is always 0: not every compiler takes scatters that index only later dimensions.
             plan.extra.append(entry)
             plan.extra_dimensions.append(at)
     plan.indexed = [found[dimension] for dimension in indexed]
