@@ -294,12 +294,20 @@ def _resolved(op: CallOp | ViewOp) -> Target:
         raise OperationVerifyError(op, str(error)) from None
 
 
+_SECRET_VIEWS = (
+    torch.ops.aten._unsafe_view.default,
+    torch.ops.aten.unsafe_split.Tensor,
+    torch.ops.aten.unsafe_split_with_sizes.default,
+)
+"""Operators whose results are in the memory of their argument, without their schemas saying so."""
+
+
 def _gives_views(overload: OpOverload) -> bool:
-    """Whether results are in the memory of an argument; `_unsafe_view` is, and its schema keeps it a secret."""
+    """Whether results are in the memory of an argument."""
     schema = schema_of(overload)
     wildcard = any(a.alias_info is not None and "*" in a.alias_info.after_set for a in schema.arguments)
     declared = wildcard or any(r.alias_info is not None for r in schema.returns)
-    return not schema.is_mutable and (declared or overload is torch.ops.aten._unsafe_view.default)
+    return not schema.is_mutable and (declared or overload in _SECRET_VIEWS)
 
 
 def _check_call(op: CallOp) -> None:

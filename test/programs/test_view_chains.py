@@ -24,6 +24,7 @@ FIRST: dict[str, Step] = {
     "diagonal": lambda x: x.diagonal(0, 1, 2),
     "unbind": lambda x: x.unbind(1)[2],
     "split": lambda x: x.split([1, 3], 2)[1],
+    "unsafe split": lambda x: torch.unsafe_split_with_sizes(x, [1, 3], 2)[1],
     "unfold": lambda x: x.unfold(2, 2, 2),
     "as_strided": lambda x: x.as_strided((3, 4), (5, 2), 3),
     "as bits": lambda x: x.view(torch.int32),
