@@ -9,7 +9,6 @@ Whether the program may run with these sizes is for the caller to know; a size t
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -31,7 +30,7 @@ from vllm_ir.dialects.vllm_ir.memory import ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
 from vllm_ir.frontends.fx.schemas import resolve
-from vllm_ir.frontends.fx.symbols import evaluate, names_in
+from vllm_ir.frontends.fx.symbols import evaluate, names_in, positive_symbols
 from vllm_ir.frontends.fx.types import is_shaped, window_type
 from vllm_ir.frontends.fx.values import decode, integer, operand_reference
 
@@ -120,10 +119,7 @@ class _Specializer:
         """A size with the numbers in place; a text while symbols are left in it."""
         if isinstance(value, int) or value == "?":
             return value
-        unknown = {name: sympy.Symbol(name, integer=True, positive=True) for name in names_in(value)}
-        result = evaluate(
-            ast.parse(value, mode="eval"), cast("Mapping[str, sympy.Symbol]", {**unknown, **self.symbols})
-        )
+        result = evaluate(value, {**positive_symbols(value), **self.symbols})
         if not result.is_Integer:
             return str(result)
         if (number := int(cast(sympy.Integer, result))) < 0:

@@ -7,6 +7,7 @@ from typing import cast
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr
 from xdsl.ir import Attribute
 
@@ -91,16 +92,7 @@ def _with_outputs(gm: fx.GraphModule, appended: Sequence[int], attributes: Seque
     further = [
         inputs[index] if index < len(inputs) else graph.get_attr(attributes[index - len(inputs)]) for index in appended
     ]
-    output_node(graph, (*_leaves(returned), *further))
+    output_node(graph, (*tree_leaves(returned), *further))
     result = fx.GraphModule(gm, graph)
     result.meta.update(gm.meta)
     return result
-
-
-def _leaves(value: object) -> list[object]:
-    """Outputs in order, as the IR counts them."""
-    if isinstance(value, list | tuple):
-        return [leaf for item in cast("Sequence[object]", value) for leaf in _leaves(item)]
-    if isinstance(value, dict):
-        return [leaf for item in cast("dict[object, object]", value).values() for leaf in _leaves(item)]
-    return [value]

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import cast
 
 from torch import Tensor
-from torch._decomp import core_aten_decompositions, decomposition_table  # pyright: ignore[reportUnknownVariableType]
+from torch._decomp import core_aten_decompositions, decomposition_table  # pyright: ignore[reportUnknownVariableType]  # no types
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 from xdsl.dialects.builtin import TensorType

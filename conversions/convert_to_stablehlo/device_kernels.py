@@ -12,10 +12,9 @@ from typing import cast
 
 from xdsl.dialects.builtin import I64, ArrayAttr, DictionaryAttr, IntegerAttr, StringAttr, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl_jax.dialects.stablehlo.attributes import OutputOperandAlias
-from xdsl_jax.dialects.stablehlo.extensibility_ops import CustomCallOp
 
 from vllm_ir.conversions.convert_to_stablehlo.builder import Builder, Rejected
+from vllm_ir.dialects import stablehlo
 from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.frontends.fx.schemas import resolve
@@ -50,7 +49,9 @@ def convert_kernel(
     ]
     config = backend_config if backend_config is not None else _config(kernel, grid, operands)
     aliases = [
-        OutputOperandAlias(_numbers(*([output] if count > 1 else [])), IntegerAttr(places[operand], i64), _numbers())
+        stablehlo.OutputOperandAlias(
+            _numbers(*([output] if count > 1 else [])), IntegerAttr(places[operand], i64), _numbers()
+        )
         for output, operand in sorted(kernel.operand_of_output.items())
     ]
     properties: dict[str, Attribute] = {
@@ -58,8 +59,8 @@ def convert_kernel(
         "backend_config": StringAttr(config),
         "output_operand_aliases": ArrayAttr(aliases),
     }
-    outputs = b.emit_all(CustomCallOp, inputs, [b.results[number] for number in order], properties)
-    if _has_collectives(config) and isinstance(emitted := b.block.last_op, CustomCallOp):
+    outputs = b.emit_all(stablehlo.CustomCallOp, inputs, [b.results[number] for number in order], properties)
+    if _has_collectives(config) and isinstance(emitted := b.block.last_op, stablehlo.CustomCallOp):
         # The compiler must not take two kernels that communicate out of order.
         emitted.attributes["mhlo.frontend_attributes"] = DictionaryAttr({"has_collectives": StringAttr("1")})
     results = dict(zip(order, outputs, strict=True))

@@ -18,7 +18,6 @@ from typing import TypeAlias
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, i32, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl_jax.dialects.stablehlo.attributes import GatherDimensionNumbers, ScatterDimensionNumbers
 
 from vllm_ir.conversions.convert_to_stablehlo.builder import Builder
 from vllm_ir.conversions.convert_to_stablehlo.dtypes import element, is_unsigned, shape
@@ -168,7 +167,7 @@ def picked(b: Builder, value: SSAValue, places: Places) -> SSAValue:
         return value
     if places.single:
         return b.reshape(_slice_at(b, value, places, _starts(b, sizes, places)), kind.get_shape())
-    numbers = GatherDimensionNumbers(
+    numbers = stablehlo.GatherDimensionNumbers(
         dims(places.windows),
         dims(places.dimensions),
         dims([]),
@@ -199,7 +198,7 @@ def replaced(b: Builder, value: SSAValue, places: Places, slices: SSAValue, comb
         if combine is not None:
             new = combine(b, _slice_at(b, value, places, starts), new)
         return b.emit(stablehlo.DynamicUpdateSliceOp, (value, new, *starts), value.type)
-    numbers = ScatterDimensionNumbers(
+    numbers = stablehlo.ScatterDimensionNumbers(
         dims(places.windows),
         dims(places.dimensions),
         dims([]),

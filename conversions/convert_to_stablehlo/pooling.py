@@ -197,7 +197,9 @@ def _avg_pool(spatial: int) -> Converter:
     return convert
 
 
-def _counts(sizes: Sequence[int], windows: Windows, padding_counts: bool) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:  # fmt: skip  # noqa: E501
+def _counts(
+    sizes: Sequence[int], windows: Windows, padding_counts: bool
+) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """How many elements each window has, those of the padding that the program states included or not."""
     total = np.ones([1] * len(sizes), np.int64)
     for dimension, size in enumerate(sizes):

@@ -163,7 +163,10 @@ def _variance_mean(
 ) -> Sequence[SSAValue]:
     wide = b.convert(value, computation_type(b.result.element_type))
     pair = moments(b, wide, dimensions_of(dim, len(shape(value))), 1 if correction is None else correction)
-    return [b.reshape(b.convert(part, kind.element_type), kind.get_shape()) for part, kind in zip(pair, b.results, strict=True)]  # fmt: skip  # noqa: E501
+    return [
+        b.reshape(b.convert(part, kind.element_type), kind.get_shape())
+        for part, kind in zip(pair, b.results, strict=True)
+    ]
 
 
 def _norm(

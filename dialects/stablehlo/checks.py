@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
@@ -36,6 +36,23 @@ def check_shape(name: str, value: TensorType[Attribute], expected: Sequence[int]
     shape = value.get_shape()
     if len(shape) != len(expected) or not all(map(fits, shape, expected)):
         raise VerifyException(f"{name} has shape {shape_text(shape)}, expected {shape_text(expected)}")
+
+
+def check_counts(inputs: Sequence[SSAValue], outputs: Sequence[SSAValue]) -> None:
+    """There are operands, and a result for each."""
+    if not inputs or len(inputs) != len(outputs):
+        raise VerifyException(f"{len(inputs)} inputs and {len(outputs)} outputs")
+
+
+def check_outputs(
+    inputs: Sequence[SSAValue], outputs: Sequence[SSAValue], shape: Callable[[list[int]], Sequence[int]]
+) -> None:
+    """There is a result for each operand, of its element type, in the shape that `shape` makes of the operand's."""
+    check_counts(inputs, outputs)
+    for index, (value, output) in enumerate(zip(inputs, outputs, strict=True)):
+        kind, result = tensor_of(f"input {index}", value), tensor_of(f"output {index}", output)
+        check_shape(f"output {index}", result, shape(list(kind.get_shape())))
+        check_same_element(f"output {index}", result, f"input {index}", kind)
 
 
 def check_rank(name: str, entries: Sequence[object], rank: int) -> None:

@@ -41,6 +41,7 @@ from xdsl.utils.exceptions import VerifyException
 from vllm_ir.dialects.stablehlo.checks import (
     check_body,
     check_dimension,
+    check_outputs,
     check_same_element,
     check_shape,
     tensor_of,
@@ -90,6 +91,13 @@ def group_rows(groups: DenseIntOrFPElementsAttr) -> list[list[int]]:
     return [flat[row * shape[1] : (row + 1) * shape[1]] for row in range(shape[0])]
 
 
+def _divide(shape: list[int], dimension: int, count: int) -> None:
+    """Make a dimension one of its `count` equal pieces."""
+    if shape[dimension] % count:
+        raise VerifyException(f"dimension {dimension} of size {shape[dimension]} has no {count} equal pieces")
+    shape[dimension] //= count
+
+
 @irdl_op_definition
 class AllReduceOp(IRDLOperation):
     """The operands of all processes of a group, combined element by element."""
@@ -108,12 +116,7 @@ class AllReduceOp(IRDLOperation):
     def verify_(self) -> None:
         """Results are like operands, and the computation combines two scalars."""
         group_rows(self.replica_groups)
-        if not self.inputs or len(self.inputs) != len(self.outputs):
-            raise VerifyException(f"{len(self.inputs)} inputs and {len(self.outputs)} outputs")
-        for index, (value, output) in enumerate(zip(self.inputs, self.outputs, strict=True)):
-            kind, result = tensor_of(f"input {index}", value), tensor_of(f"output {index}", output)
-            check_shape(f"output {index}", result, kind.get_shape())
-            check_same_element(f"output {index}", result, f"input {index}", kind)
+        check_outputs(self.inputs, self.outputs, lambda shape: shape)
         element = tensor_of("input 0", self.inputs[0]).element_type
         check_body("the computation", self.computation, [element, element], [element])
 
@@ -136,15 +139,13 @@ class AllGatherOp(IRDLOperation):
     def verify_(self) -> None:
         """The gathered dimension is as large as all pieces together."""
         rows, dimension = group_rows(self.replica_groups), self.all_gather_dim.value.data
-        if not self.inputs or len(self.inputs) != len(self.outputs):
-            raise VerifyException(f"{len(self.inputs)} inputs and {len(self.outputs)} outputs")
-        for index, (value, output) in enumerate(zip(self.inputs, self.outputs, strict=True)):
-            kind, result = tensor_of(f"input {index}", value), tensor_of(f"output {index}", output)
-            expected = list(kind.get_shape())
-            check_dimension("all_gather_dim", dimension, len(expected))
-            expected[dimension] *= len(rows[0]) if rows else 1
-            check_shape(f"output {index}", result, expected)
-            check_same_element(f"output {index}", result, f"input {index}", kind)
+
+        def gathered(shape: list[int]) -> list[int]:
+            check_dimension("all_gather_dim", dimension, len(shape))
+            shape[dimension] *= len(rows[0]) if rows else 1
+            return shape
+
+        check_outputs(self.inputs, self.outputs, gathered)
 
 
 @irdl_op_definition
@@ -169,10 +170,7 @@ class ReduceScatterOp(IRDLOperation):
         operand, result = tensor_of("operand", self.operand), tensor_of("result", self.result)
         expected = list(operand.get_shape())
         check_dimension("scatter_dimension", dimension, len(expected))
-        count = len(rows[0]) if rows else 1
-        if expected[dimension] % count:
-            raise VerifyException(f"dimension {dimension} of size {expected[dimension]} has no {count} equal pieces")
-        expected[dimension] //= count
+        _divide(expected, dimension, len(rows[0]) if rows else 1)
         check_shape("result", result, expected)
         check_same_element("result", result, "operand", operand)
         check_body("the computation", self.computation, [operand.element_type] * 2, [operand.element_type])
@@ -200,19 +198,15 @@ class AllToAllOp(IRDLOperation):
         split, concat = self.split_dimension.value.data, self.concat_dimension.value.data
         if rows and len(rows[0]) != count:
             raise VerifyException(f"split_count is {count}, a group has {len(rows[0])} processes")
-        if not self.inputs or len(self.inputs) != len(self.outputs):
-            raise VerifyException(f"{len(self.inputs)} inputs and {len(self.outputs)} outputs")
-        for index, (value, output) in enumerate(zip(self.inputs, self.outputs, strict=True)):
-            kind, result = tensor_of(f"input {index}", value), tensor_of(f"output {index}", output)
-            expected = list(kind.get_shape())
-            check_dimension("split_dimension", split, len(expected))
-            check_dimension("concat_dimension", concat, len(expected))
-            if expected[split] % count:
-                raise VerifyException(f"dimension {split} of size {expected[split]} has no {count} equal pieces")
-            expected[split] //= count
-            expected[concat] *= count
-            check_shape(f"output {index}", result, expected)
-            check_same_element(f"output {index}", result, f"input {index}", kind)
+
+        def exchanged(shape: list[int]) -> list[int]:
+            check_dimension("split_dimension", split, len(shape))
+            check_dimension("concat_dimension", concat, len(shape))
+            _divide(shape, split, count)
+            shape[concat] *= count
+            return shape
+
+        check_outputs(self.inputs, self.outputs, exchanged)
 
 
 @irdl_op_definition

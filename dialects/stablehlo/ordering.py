@@ -19,7 +19,14 @@ from xdsl.irdl import (
 from xdsl.traits import Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.dialects.stablehlo.checks import check_body, check_dimension, check_same_element, check_shape, tensor_of
+from vllm_ir.dialects.stablehlo.checks import (
+    check_body,
+    check_counts,
+    check_dimension,
+    check_same_element,
+    check_shape,
+    tensor_of,
+)
 
 
 @irdl_op_definition
@@ -62,8 +69,7 @@ class SortOp(IRDLOperation):
 
     def verify_(self) -> None:
         """All operands have one shape, results are like them, and the comparator compares two of each."""
-        if not self.inputs or len(self.inputs) != len(self.outputs):
-            raise VerifyException(f"{len(self.inputs)} inputs and {len(self.outputs)} outputs")
+        check_counts(self.inputs, self.outputs)
         types = [tensor_of(f"input {index}", value) for index, value in enumerate(self.inputs)]
         shape = types[0].get_shape()
         for index, (kind, output) in enumerate(zip(types, self.outputs, strict=True)):

@@ -49,11 +49,9 @@ class Symbols:
             return value
         if value == "?":
             return self.env.create_unbacked_symint()
-        tree = ast.parse(value, mode="eval")
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
-        for name in names - self._symbols.keys():
+        for name in names_in(value) - self._symbols.keys():
             self._symbols[name] = self._create(name)
-        expression = evaluate(tree, self._symbols)
+        expression = evaluate(value, self._symbols)
         return self.env.create_symintnode(expression, hint=None)
 
     def renamed(self) -> dict[str, str]:
@@ -97,9 +95,9 @@ class _FloorDivision(ast.NodeTransformer):
         return ast.Call(ast.Name("FloorDiv", ast.Load()), [node.left, node.right], [])
 
 
-def evaluate(tree: ast.Expression, symbols: Mapping[str, sympy.Symbol]) -> sympy.Expr:
+def evaluate(expression: str, symbols: Mapping[str, sympy.Expr]) -> sympy.Expr:
     """The expression that SymPy printed; its names are `symbols` and torch's integer functions."""
-    code = ast.fix_missing_locations(_FloorDivision().visit(tree))
+    code = ast.fix_missing_locations(_FloorDivision().visit(_parsed(expression)))
     value = eval(compile(code, "<size>", "eval"), {"__builtins__": {}}, {**_FUNCTIONS, **symbols})
     return cast(sympy.Expr, sympy.sympify(value))
 
@@ -167,7 +165,7 @@ def contiguous_expressions(sizes: Sequence[int | str]) -> tuple[int | str, ...]:
     step: sympy.Expr = sympy.Integer(1)
     for size in reversed(sizes):
         steps.append(int(step) if step.is_Integer else str(step))
-        factor = sympy.Integer(max(size, 1)) if isinstance(size, int) else evaluate(_parsed(size), _names(size))
+        factor = sympy.Integer(max(size, 1)) if isinstance(size, int) else evaluate(size, positive_symbols(size))
         step = cast(sympy.Expr, step * factor)
     return tuple(reversed(steps))
 
@@ -181,5 +179,6 @@ def names_in(expression: str) -> set[str]:
     return {node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
 
 
-def _names(expression: str) -> dict[str, sympy.Symbol]:
+def positive_symbols(expression: str) -> dict[str, sympy.Expr]:
+    """The symbols in the text of an expression, as SymPy's: sizes that are not 0."""
     return {name: sympy.Symbol(name, integer=True, positive=True) for name in names_in(expression)}

@@ -77,7 +77,7 @@ def _form(kernel: DeviceKernel, descriptions: tuple[object, ...]) -> Form:
             operands = [_materialized(description) for description in descriptions]
             found = _fresh(kernel, operands, _run_and_check_writes(kernel, function, operands))
         return Form(len(found.fresh), found.several)
-    except Exception as error:
+    except Exception as error:  # the user's function may raise anything; it is said which kernel it is of
         if isinstance(error, KernelOutputError):
             raise
         count = len(kernel.aliases)
