@@ -1,10 +1,13 @@
-# make venv | demo | test | test-iree | lint | format | clean
+# make venv | demo | test | test-iree | fuzz | fuzz-text | mutants | lint | format | clean
 #
 # Needs Python 3.11 or newer (with its headers), make and g++; everything else goes into .venv.
 
 PYTHON  ?= python3.11 python3
 TORCH   ?= torch==2.13.0
 WORKERS ?= 2
+N       ?= 1000
+MINUTES ?= 5
+FUZZ    ?= --paths vllm_ir_eager,interpreter
 
 BIN     := .venv/bin
 STAMP   := .venv/.installed
@@ -13,7 +16,7 @@ STAMP   := .venv/.installed
 export OMP_NUM_THREADS ?= 1
 export TORCHINDUCTOR_COMPILE_THREADS ?= 1
 
-.PHONY: venv demo test test-iree lint format clean
+.PHONY: venv demo test test-iree fuzz fuzz-text mutants lint format clean
 
 venv: $(STAMP)
 
@@ -42,6 +45,18 @@ test: lint
 test-iree: venv
 	$(BIN)/python -m pip install -q --no-deps "iree-base-compiler~=3.13" "iree-base-runtime~=3.13"
 	$(BIN)/pytest -q test/backends/stablehlo/test_iree.py
+
+# N random programs compared with eager; docs/fuzzing.md says more. FUZZ takes any options of the fuzzer.
+fuzz: venv
+	$(BIN)/python -m vllm_ir.tools.fuzz -n $(N) --jobs $(WORKERS) $(FUZZ)
+
+# Mutated texts of the lit tests, for MINUTES minutes: each has to give a result or a documented error.
+fuzz-text: venv
+	$(BIN)/python -m vllm_ir.tools.fuzz_text --minutes $(MINUTES)
+
+# Bugs planted in our own passes, each of which the fuzzer has to find.
+mutants: venv
+	$(BIN)/python -m vllm_ir.tools.fuzz.mutants --jobs $(WORKERS)
 
 lint: venv
 	$(BIN)/ruff check

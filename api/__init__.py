@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from vllm_ir.backends.fx.export import export_fx
+    from vllm_ir.backends.interpreter.interpret import interpret, interpret_ranks
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
     from vllm_ir.frontends.ops.device_kernels.kernel import device_kernel
     from vllm_ir.tools import neuron
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from vllm_ir.tools.reports import clear_compile_reports, compile_reports
     from vllm_ir.tools.stablehlo import export_stablehlo
     from vllm_ir.tools.text import parse
+    from vllm_ir.tools.validation.find_fault import bisect
 
 __all__ = [
     "IrOpPriorityConfig",
     "KernelConfig",
     "PostGradPass",
     "alias_outputs",
+    "bisect",
     "clear_compile_reports",
     "compile_reports",
     "device_kernel",
@@ -36,6 +39,8 @@ __all__ = [
     "import_callable",
     "import_exported",
     "import_fx",
+    "interpret",
+    "interpret_ranks",
     "neuron",
     "ops",
     "parse",
@@ -49,6 +54,7 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "KernelConfig": "vllm_ir.tools.providers",
         "PostGradPass": "vllm_ir.tools.post_grad.post_grad_pass",
         "alias_outputs": "vllm_ir.tools.alias_outputs",
+        "bisect": "vllm_ir.tools.validation.find_fault",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
         "device_kernel": "vllm_ir.frontends.ops.device_kernels.kernel",
@@ -57,6 +63,8 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "import_callable": "vllm_ir.frontends.fx.importer",
         "import_exported": "vllm_ir.frontends.fx.importer",
         "import_fx": "vllm_ir.frontends.fx.importer",
+        "interpret": "vllm_ir.backends.interpreter.interpret",
+        "interpret_ranks": "vllm_ir.backends.interpreter.interpret",
         "neuron": "vllm_ir.tools.neuron",
         "ops": "vllm_ir.tools.providers",
         "parse": "vllm_ir.tools.text",

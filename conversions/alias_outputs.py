@@ -14,11 +14,11 @@ import torch
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, SymbolRefAttr, i64
 from xdsl.ir import Attribute, BlockArgument, SSAValue
-from xdsl.passes import ModulePass
 
 from vllm_ir.conversions.analysis.regions import covers, may_overlap
 from vllm_ir.conversions.analysis.windows import ViewWindows
 from vllm_ir.conversions.errors import fail
+from vllm_ir.conversions.rewrites import LimitedPass
 from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr, leaves
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import (
@@ -45,12 +45,16 @@ from vllm_ir.frontends.fx.values import operand_reference
 
 
 @dataclass(frozen=True)
-class AliasOutputsPass(ModulePass):
-    """State which outputs are which arguments; mutated arguments that no output is become outputs."""
+class AliasOutputsPass(LimitedPass):
+    """State which outputs are which arguments; mutated arguments that no output is become outputs.
+
+    With `limit`, that many functions are marked: the facts of one function hold together or not at all.
+    """
 
     name = "alias-outputs"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrites = self.start()
         functions = [function for function in op.body.block.ops if isinstance(function, FuncOp)]
         called = _called(functions) if len(functions) > 1 else set[str]()
         for function in functions:
@@ -61,7 +65,8 @@ class AliasOutputsPass(ModulePass):
                 fail(
                     function, f"@{function.sym_name.data} is functional already; run alias-outputs before functionalize"
                 )
-            _AliasOutputs(function).run()
+            if rewrites.take(function.terminator, f"gets the alias facts of @{function.sym_name.data}"):
+                _AliasOutputs(function).run()
 
 
 def _called(functions: Iterable[FuncOp]) -> set[str]:

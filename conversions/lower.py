@@ -15,10 +15,11 @@ from typing import TypeAlias
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, NameLoc, StringAttr, TensorType
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.passes import ModulePass
 
+from vllm_ir.conversions.analysis.windows import whole_window
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.inline import inline
+from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.conversions.trace import Decompositions, Examples, Traced, trace_callable
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
@@ -26,6 +27,7 @@ from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, sizes_of
 from vllm_ir.frontends.fx.build import CallBuilder
+from vllm_ir.frontends.fx.regions import overlaps_itself
 from vllm_ir.frontends.fx.schemas import op_info, resolve
 from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.types import is_shaped, is_tensor
@@ -40,10 +42,11 @@ _Key: TypeAlias = tuple[object, ...]
 
 
 @dataclass(frozen=True)
-class LowerPass(ModulePass):
+class LowerPass(LimitedPass):
     """Replace high-level operations by the implementation of the first provider that accepts the operands.
 
-    `decompose` breaks the traced operators down to those that Inductor takes.
+    `decompose` breaks the traced operators down to those that Inductor takes. With `limit`, that many operations are
+    lowered, in program order.
     """
 
     name = "lower"
@@ -52,7 +55,7 @@ class LowerPass(ModulePass):
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Lower every function of the module."""
-        _Lowering(op, self.decompose).run()
+        _Lowering(op, self.decompose, self.start()).run()
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,9 @@ class _Choice:
 
 
 class _Lowering:
-    def __init__(self, module: ModuleOp, decompose: bool) -> None:
+    def __init__(self, module: ModuleOp, decompose: bool, rewrites: Rewrites) -> None:
         self.module = module
+        self.rewrites = rewrites
         self.decompositions = _inductor_table() if decompose else None
         self.examples = Examples()
         self.choices: dict[_Key, _Choice] = {}
@@ -78,7 +82,7 @@ class _Lowering:
         for function in self.module.body.block.ops:
             if isinstance(function, FuncOp):
                 for op in list(function.block.ops):
-                    if op.has_trait(OperandEffects):
+                    if op.has_trait(OperandEffects) and self.rewrites.take(op, "is lowered"):
                         self._lower(op)
         for name, entries in ((SELECTED, self.selected), (REJECTED, self.rejected)):
             if entries:
@@ -114,6 +118,8 @@ class _Lowering:
         """The first implementation that accepts the operands, and whose results are those of the op."""
         rejected: dict[str, str] = {}
         for impl, reason in ir_op.candidates([self._example(argument) for argument in arguments]):
+            if reason is None and impl.inplace:
+                reason = _unwritable(ir_op, arguments)
             if reason is None:
                 traced = self._trace(impl, arguments)
                 reason = _mismatch(traced, op)
@@ -225,6 +231,15 @@ def _insert_before(new: Operation, op: Operation) -> None:
     if block is None:
         raise ValueError(f"{op.name} is not in a block")
     block.insert_op_before(new, op)
+
+
+def _unwritable(ir_op: IrOp, arguments: list[Argument]) -> str | None:
+    """Why an implementation cannot write the operands that it may: an expanded one would be written more than once."""
+    for index in ir_op.activation_indices:
+        value = arguments[index]
+        if isinstance(value, SSAValue) and overlaps_itself(whole_window(_tensor_type(value))):
+            return f"it writes operand {index}, whose elements share memory"
+    return None
 
 
 def _mismatch(traced: Traced, op: Operation) -> str | None:

@@ -19,16 +19,17 @@ from xdsl.context import Context
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
 from xdsl.ir import Attribute, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.rewriter import Rewriter
 
 from vllm_ir.conversions.errors import fail
+from vllm_ir.conversions.rewrites import LimitedPass
 from vllm_ir.dialects.torch.arguments import map_operands
 from vllm_ir.dialects.torch.call import CallOp, index_array
-from vllm_ir.dialects.vllm_ir.function import ORIGINAL_OUTPUT_COUNT, SYMBOL, WINDOW, FuncOp
-from vllm_ir.dialects.vllm_ir.memory import ViewOp
+from vllm_ir.dialects.vllm_ir.function import ORIGINAL_OUTPUT_COUNT, SYMBOL, WINDOW, FuncOp, ReturnOp
+from vllm_ir.dialects.vllm_ir.memory import ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, offset_of, sizes_of, strides_of
-from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
+from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS, compute
+from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.schemas import resolve
 from vllm_ir.frontends.fx.symbols import evaluate, names_in, positive_symbols
 from vllm_ir.frontends.fx.types import is_shaped, window_type
@@ -39,10 +40,10 @@ _INDICES = ("reads", "writes", "updates", "returns")
 
 
 @dataclass(frozen=True)
-class SpecializePass(ModulePass):
+class SpecializePass(LimitedPass):
     """Put numbers in the place of symbolic sizes.
 
-    `sizes` has one text `symbol=number` for each symbol.
+    `sizes` has one text `symbol=number` for each symbol. With `limit`, that many symbols become numbers.
     """
 
     name = "specialize"
@@ -57,6 +58,10 @@ class SpecializePass(ModulePass):
         for name in numbers:
             if name not in known:
                 raise ValueError(f"there is no symbol {name!r}; symbols are {', '.join(sorted(known)) or 'none'}")
+        rewrites = self.start()
+        numbers = {name: n for name, n in numbers.items() if rewrites.take(functions[0], f"gets {name} = {n}")}
+        if rewrites.is_limited and not numbers:
+            return
         for function in functions:
             if ORIGINAL_OUTPUT_COUNT in function.attributes:
                 fail(function, "has alias facts with symbolic sizes; run specialize before alias-outputs")
@@ -119,7 +124,10 @@ class _Specializer:
         """A size with the numbers in place; a text while symbols are left in it."""
         if isinstance(value, int) or value == "?":
             return value
-        result = evaluate(value, {**positive_symbols(value), **self.symbols})
+        try:
+            result = evaluate(value, {**positive_symbols(value), **self.symbols})
+        except FxImportError as error:
+            fail(op, error.reason)
         if not result.is_Integer:
             return str(result)
         if (number := int(cast(sympy.Integer, result))) < 0:
@@ -160,8 +168,14 @@ class _Specializer:
     def _constant(self, op: Operation, number: int) -> SSAValue:
         constant = arith.ConstantOp.create(result_types=[i64], properties={"value": IntegerAttr(number, i64)})
         constant.location = op.location
-        self.function.block.insert_op_before(constant, op)
+        self.function.block.insert_op_before(constant, self._before_writes(op))
         return constant.results[0]
+
+    def _before_writes(self, op: Operation) -> Operation:
+        """Where to put what `op` needs: a functional function computes nothing behind its first final write."""
+        if self.function.functional is None or not isinstance(op, ReturnOp):
+            return op
+        return next((other for other in self.function.block.ops if isinstance(other, WriteOp)), op)
 
     def _computed(self, op: Operation) -> int | None:
         """The integer that an operation gives, if it is known."""
@@ -174,7 +188,7 @@ class _Specializer:
         function = INTEGER_FUNCTIONS.get(type(op))
         if function is None or not all(operand in self.known for operand in op.operands):
             return None
-        return cast(int, function(*(self.known[operand] for operand in op.operands)))
+        return cast(int, _value(op, function, [self.known[operand] for operand in op.operands]))
 
     def _called(self, op: CallOp) -> int | None:
         """What a function of sizes gives, or a question for a size of a tensor whose type tells it."""
@@ -185,7 +199,7 @@ class _Specializer:
             function = resolve(op.target)
             if not callable(function):
                 return None
-            value = cast("Callable[..., object]", function)(*(decode(tree, operands, str) for tree in op.args.data))
+            value = _value(op, function, [decode(tree, operands, str) for tree in op.args.data])
             return int(value) if isinstance(value, int) else None
         if not op.target.startswith("aten.sym_") or not operands or not is_shaped(op.operands[0].type):
             return None
@@ -194,10 +208,17 @@ class _Specializer:
         return _answer(op.target, kind, rest)
 
 
+def _value(op: Operation, function: Callable[..., object], operands: Sequence[object]) -> object:
+    try:
+        return compute(function, operands)
+    except FxImportError as error:
+        fail(op, error.reason)
+
+
 def _answer(target: str, kind: Attribute, rest: Sequence[object]) -> int | None:
     """What torch's `sym_size` and its like give for a tensor of this type; None if that is not known."""
     sizes, strides = sizes_of(kind), strides_of(kind)
-    dimension = rest[0] if rest and isinstance(rest[0], int) else None
+    dimension = rest[0] if rest and isinstance(rest[0], int) and -len(sizes) <= rest[0] < len(sizes) else None
     found: object = None
     if target == "aten.sym_size.int" and dimension is not None:
         found = sizes[dimension]

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from vllm_ir.frontends.fx.attributes import graph_tensors
 from vllm_ir.tools.lowering import without_values
+from vllm_ir.tools.offsets import PlacedCall
 from vllm_ir.tools.overlap import (
     Arrangement,
     ArrangementCheck,
@@ -19,7 +20,7 @@ from vllm_ir.tools.overlap import (
     overlapping_pairs,
     same_window,
 )
-from vllm_ir.tools.torch_internals import switches_gradients_on
+from vllm_ir.tools.torch_internals import has_address, switches_gradients_on
 
 Compiled = Callable[..., object]
 
@@ -35,6 +36,8 @@ class Artifact:
     """Positions of the arguments of `call` whose contents it changes."""
     overlapping: list[list[int]]
     """Groups of arguments that share memory."""
+    places_windows: bool = False
+    """Whether it depends on where the arguments begin in their storages."""
 
 
 Build = Callable[[fx.GraphModule, Sequence[object]], Artifact]
@@ -46,10 +49,11 @@ def compile_direct(gm: fx.GraphModule, inputs: Sequence[object], build: Build) -
     if _overlap_with_dynamic_sizes(inputs):
         return _for_each_arrangement(gm, build)
     artifact = build(gm, inputs)
-    call = artifact.call
     fetch = _attribute_getter(gm, artifact.attributes)
-    if artifact.written:
-        call = _checked(artifact, gm, (*inputs, *fetch()), build)
+    arguments = (*inputs, *fetch())
+    call = _checked(artifact, gm, arguments, build)
+    if artifact.places_windows:
+        call = _placed(call, artifact, gm, arguments, build)
     return call if not artifact.attributes else lambda *arguments: call(*arguments, *fetch())
 
 
@@ -90,7 +94,7 @@ def _for_each_arrangement(gm: fx.GraphModule, build: Build) -> Compiled:
 
 def _checked(artifact: Artifact, gm: fx.GraphModule, arguments: Sequence[object], build: Build) -> Compiled:
     """Compare addresses at each call; compile once more for arguments that lie differently in memory."""
-    if not can_overlap(arguments):
+    if not artifact.written or not can_overlap(arguments):
         return artifact.call
     count = len(arguments) - len(artifact.attributes)
 
@@ -99,6 +103,20 @@ def _checked(artifact: Artifact, gm: fx.GraphModule, arguments: Sequence[object]
 
     check = ArrangementCheck(Arrangement.of(arguments, artifact.written, artifact.overlapping), arguments)
     return CheckedCall(artifact.call, check, compile_for, lambda *others: gm.forward(*others[:count]))
+
+
+def _placed(
+    call: Compiled, artifact: Artifact, gm: fx.GraphModule, arguments: Sequence[object], build: Build
+) -> Compiled:
+    """Compare offsets at each call; compile once more for arguments that begin elsewhere in their storages."""
+    if not all(map(has_address, (value for value in arguments if isinstance(value, Tensor)))):
+        return call
+    count = len(arguments) - len(artifact.attributes)
+
+    def compile_for(others: Sequence[object]) -> Compiled:
+        return _checked(build(without_values(gm), others[:count]), gm, others, build)
+
+    return PlacedCall(call, arguments, compile_for, lambda *others: gm.forward(*others[:count]))
 
 
 def _attribute_getter(gm: fx.GraphModule, names: Sequence[str]) -> Callable[[], Sequence[object]]:

@@ -18,7 +18,8 @@ from vllm_ir.tools.targets import TARGETS
 DEBUG_VARIABLE = "VLLM_IR_DEBUG"
 """Environment variable that shows tracebacks of errors, as `--debug` does."""
 
-_PRIORITY = "--ir-op-priority."
+PRIORITY_OPTION = "--ir-op-priority."
+"""What options that choose providers begin with; the name of the op follows."""
 _PYTHON = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
 _KINDS = ("mlir", "pt2", "py")
 
@@ -89,15 +90,15 @@ def _take_priorities(arguments: Sequence[str]) -> tuple[list[str], dict[str, tup
     priorities: dict[str, tuple[str, ...]] = {}
     remaining = iter(arguments)
     for argument in remaining:
-        if not argument.startswith(_PRIORITY):
+        if not argument.startswith(PRIORITY_OPTION):
             rest.append(argument)
             continue
         option, separator, value = argument.partition("=")
         if not separator:
             value = next(remaining, "")
-        op, providers = option.removeprefix(_PRIORITY), tuple(value.split(","))
+        op, providers = option.removeprefix(PRIORITY_OPTION), tuple(value.split(","))
         if not op or not all(providers):
-            raise UsageError(f"{option} {value!r}: write {_PRIORITY}OP=PROVIDER,PROVIDER")
+            raise UsageError(f"{option} {value!r}: write {PRIORITY_OPTION}OP=PROVIDER,PROVIDER")
         priorities[op] = providers
     return rest, priorities
 
@@ -141,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     add("-t", "--target", default="mlir", help=f"what to write: {', '.join(TARGETS)}; mlir by default")
     add("-o", "--output-file", help="where to write it; standard output by default")
     add(
-        f"{_PRIORITY}OP",
+        f"{PRIORITY_OPTION}OP",
         metavar="PROVIDER,...",
         help="providers of the operation vllm_ir.OP, first choice first; once for each operation",
     )
@@ -152,6 +153,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="Python file or module to run first, for example one that registers operators; may be repeated",
     )
+    flag("--validate", "run the program before and behind each pass on generated inputs, and compare")
+    add("--validate-inputs", metavar="NAME", help="the one kind of inputs to validate on, by its name in a verdict")
+    add("--validate-seed", metavar="N", type=int, default=0, help="other numbers in generated inputs")
+    add("--reproducers", metavar="DIR", default=".", help="where to write what shows a fault; here by default")
+    flag("--bisect", "find the first pass that changes what the program does, and the first wrong rewrite in it")
+    flag("--run", "interpret the result, on example_inputs() of a Python file or on generated inputs, and show outputs")
     flag("--allow-unregistered-dialect", "allow operations of unknown dialects")
     flag("--no-implicit-module", "do not put the input into a module if it is not one")
     flag("--disable-verify", "do not verify the module, neither before nor behind passes")

@@ -7,6 +7,7 @@ from torch import fx
 from xdsl.dialects.builtin import ModuleOp
 
 from vllm_ir.backends.fx.export import export_split
+from vllm_ir.backends.inductor.cache_directory import use_writable_cache
 from vllm_ir.backends.inductor.compile import compile_functional
 from vllm_ir.backends.inductor.settings import effective_patches
 from vllm_ir.backends.inductor.torch_internals import decompositions, patched
@@ -18,10 +19,12 @@ from vllm_ir.tools.lowering import (
     export_complete,
     lower_graph,
     overlapping_arguments,
+    validator_for,
     written_arguments,
 )
+from vllm_ir.tools.offsets import places_windows
 from vllm_ir.tools.options import CompileOptions, parse_options
-from vllm_ir.tools.pipelines import writes_in_place
+from vllm_ir.tools.pipelines import MEMORY_PASS, split_passes, writes_in_place
 from vllm_ir.tools.post_grad.hook import write_in_place
 from vllm_ir.tools.reports import CompileReport, phase, record_copies, record_outcome, recording
 from vllm_ir.tools.torch_internals import autocast_enabled, compile_lock, without_autocast
@@ -51,7 +54,13 @@ def vllm_ir(
         ValueError: an option is unknown or malformed.
         FxImportError: the program cannot be imported; the message names the node and the user's line.
     """
-    return _compile(gm, example_inputs, parse_options(mode, options), inductor=True)
+    parsed = parse_options(mode, options)
+    if split_passes(parsed.passes)[1] not in ("", MEMORY_PASS):
+        raise ValueError(
+            f"pass pipeline {parsed.passes!r}: behind Inductor only {MEMORY_PASS} runs, without options; "
+            "use backend='vllm_ir_eager'"
+        )
+    return _compile(gm, example_inputs, parsed, inductor=True)
 
 
 def vllm_ir_eager(
@@ -79,6 +88,7 @@ def _compiling(options: CompileOptions, inductor: bool) -> Generator[None]:
         if not inductor:
             yield
             return
+        use_writable_cache()
         with patched(effective_patches(options.inductor)):
             yield
 
@@ -103,7 +113,8 @@ def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions
         # The graph holds the casts. Autocast would add them again, also where the program has switched it off.
         call = without_autocast(call)
     written = frozenset(written_arguments(module))
-    return Artifact(call, normalized.attributes, written, overlapping_arguments(module))
+    placed = places_windows(normalized.graph_module)
+    return Artifact(call, normalized.attributes, written, overlapping_arguments(module), placed)
 
 
 def _as_exported(normalized: Normalized, module: ModuleOp, report: CompileReport) -> Compiled:
@@ -123,7 +134,7 @@ def _through_inductor(
     with phase(report, "export"):
         exported = export_split(module, normalized.inputs, normalized.fake_mode)
     record_copies(report, exported.core.graph, exported.copies)
-    hook = write_in_place(module, exported) if writes_in_place(options.passes) else None
+    hook = write_in_place(module, exported, validator_for(options, report)) if writes_in_place(options.passes) else None
     with phase(report, "backend"):
         compiled = compile_functional(
             exported.core, normalized.inputs, normalized.fake_mode, static_inputs, hook, exported.donated

@@ -27,6 +27,14 @@ def error_line(
         parser: what parsed it, if it was text, `line_offset` lines below the beginning of the file.
         line_offset: see there.
     """
+    line = _line(error, input_name, module, parser, line_offset)
+    # Names of files may hold anything, line breaks and commands for the terminal among it.
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode("ascii") for each in line)
+
+
+def _line(
+    error: Exception, input_name: str, module: ModuleOp | None, parser: TextParser | None, line_offset: int
+) -> str:
     if isinstance(error, ParseError):
         return parse_error_text(error)
     text = _joined(str(error))
@@ -43,6 +51,10 @@ def error_line(
         return f"{located['where']}: error: {located['what']}" if located else f"{input_name}: error: {text}"
     if isinstance(error, UnicodeDecodeError):
         return f"{input_name}: error: not a text file: byte {error.start} is not UTF-8"
+    if isinstance(error, RecursionError):
+        return f"{input_name}: error: what it holds nests too deep"
+    if isinstance(error, MemoryError):
+        return f"{input_name}: error: what it asks for does not fit into memory"
     if isinstance(error, OSError) and error.strerror is not None:
         return f"{error.filename or 'vllm-ir-opt'}: error: {error.strerror.lower()}"
     if isinstance(error, ValueError | ModuleNotFoundError):

@@ -7,6 +7,7 @@ import importlib.util
 import logging
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from types import ModuleType
 from typing import cast
 
 from xdsl.dialects.builtin import ModuleOp
+
+from vllm_ir.frontends.fx.errors import FxImportError
 
 
 class InputError(ValueError):
@@ -29,42 +32,53 @@ def import_python(path: str, name: str) -> ModuleOp:
     """
     source = load_module(path)
     program = _attribute(source, path, name)
+    values = _example_inputs(source, path)
+    from vllm_ir.frontends.fx.importer import import_callable
+
+    return import_callable(program, *values)
+
+
+def example_inputs(path: str) -> tuple[object, ...]:
+    """What `example_inputs()` of the Python file at `path` returns; `InputError` as for `import_python`."""
+    return _example_inputs(load_module(path), path)
+
+
+def _example_inputs(source: ModuleType, path: str) -> tuple[object, ...]:
     inputs = _call(path, "example_inputs", _attribute(source, path, "example_inputs"))
     if not isinstance(inputs, tuple):
         raise InputError(f"{path}: error: example_inputs() returns a {type(inputs).__name__}, a tuple is needed")
-    from vllm_ir.frontends.fx.importer import import_callable
-
-    return import_callable(program, *cast("tuple[object, ...]", inputs))
+    return cast("tuple[object, ...]", inputs)
 
 
 def import_file(path: str) -> ModuleOp:
     """The exported program in the `.pt2` file at `path`.
 
     Raises:
-        InputError: the file is not one that `torch.export.save` wrote.
+        InputError: the file is not one that `torch.export.save` wrote, or loading it could run code.
         FxImportError: the program cannot be imported.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(2, "No such file or directory", path)
-    import torch
-
+    from vllm_ir.frontends.fx.exported_file import load_exported
     from vllm_ir.frontends.fx.importer import import_exported
 
     try:
-        with _logging_off():
-            program = torch.export.load(path)
-    except Exception as error:  # the loader raises whatever it stumbles over
-        raise InputError(f"{path}: error: not a program saved by torch.export: {_reason(error)}") from error
+        with logging_off():
+            program = load_exported(path)
+    except FxImportError as error:
+        raise InputError(f"{path}: error: {' '.join(error.reason.split())}") from error
     return import_exported(program)
 
 
 @contextmanager
-def _logging_off() -> Generator[None]:
-    """Keep PyTorch from logging tracebacks of errors that it also raises."""
+def logging_off() -> Generator[None]:
+    """Keep PyTorch from logging tracebacks of errors that it also raises, and warnings beside them."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logging.disable(before)
 

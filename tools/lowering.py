@@ -1,6 +1,9 @@
 """From an FX graph to a lowered module: what all backends do first."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from torch import fx
 from torch._ops import OpOverload
@@ -13,6 +16,9 @@ from vllm_ir.frontends.fx.normalize import Normalized, normalize
 from vllm_ir.tools.options import CompileOptions
 from vllm_ir.tools.pipelines import run_passes, split_passes
 from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_decisions, record_phase
+
+if TYPE_CHECKING:
+    from vllm_ir.tools.validation.validator import Validator
 
 
 def lower_graph(
@@ -44,9 +50,19 @@ def lower_graph(
 
         # A module that was just imported states the effects of its calls by construction.
         passes, _ = split_passes(options.passes) if inductor else (options.passes, "")
-        run_passes(module, passes, on_pass=on_pass, check=False)
+        validator = validator_for(options, report)
+        run_passes(module, passes, on_pass=on_pass, check=False, between=validator and validator.between)
     record_decisions(report, module)
     return normalized, module
+
+
+def validator_for(options: CompileOptions, report: CompileReport) -> Validator | None:
+    """What validates the passes of a compilation, if that is asked for; verdicts go into the report."""
+    if options.validate is None:
+        return None
+    from vllm_ir.tools.validation.validator import Validator  # brings the interpreter, which others do without
+
+    return Validator(options.validate, report=lambda verdict: report.verdicts.append(str(verdict)))
 
 
 def export_complete(

@@ -1,8 +1,10 @@
 """`mode` and `options` of `torch.compile(backend="vllm_ir")`."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
@@ -16,6 +18,7 @@ _OWN: Mapping[str, str] = MappingProxyType(
     {
         "ir_op_priority": "{op: [providers]}",
         "passes": f"a pass pipeline as text, {DEFAULT_PASSES!r} by default",
+        "validate": "True, or a directory for reproducers: compare what the program does before and behind each pass",
     }
 )
 
@@ -28,6 +31,8 @@ class CompileOptions:
     """Providers by op, on top of those in force when a graph is compiled."""
     passes: str = DEFAULT_PASSES
     """The pass pipeline between import and export."""
+    validate: str | None = None
+    """Where validation writes what shows a fault; None without validation."""
     inductor: Mapping[str, object] = field(default_factory=lambda: {})
     """Configuration patches for Inductor, the `mode` included."""
 
@@ -74,6 +79,7 @@ def parse_options(mode: str | None, options: Mapping[str, object] | None) -> Com
     return CompileOptions(
         priorities=_priorities(own.get("ir_op_priority", {})),
         passes=_passes(own.get("passes", DEFAULT_PASSES)),
+        validate=_validate(own.get("validate", False)),
         inductor=patches,
     )
 
@@ -91,3 +97,11 @@ def _passes(value: object) -> str:
         raise TypeError(f"option passes must be {_OWN['passes']}, got {value!r}")
     expand(value)
     return value
+
+
+def _validate(value: object) -> str | None:
+    if isinstance(value, str | Path):
+        return str(value)
+    if not isinstance(value, bool):
+        raise TypeError(f"option validate must be {_OWN['validate']}, got {value!r}")
+    return str(Path(tempfile.gettempdir(), "vllm_ir_reproducers")) if value else None

@@ -15,7 +15,7 @@ from typing import TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.passes import ModulePass
+from xdsl.passes import ModulePass, PassPipelineCallbackType
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
@@ -137,7 +137,7 @@ def check_effects(module: ModuleOp) -> None:
     Raises:
         VerifyException: a call states others, or its operator is not registered.
     """
-    from vllm_ir.frontends.fx.schemas import check_module
+    from vllm_ir.frontends.fx.checks import check_module
 
     check_module(module)
 
@@ -162,6 +162,7 @@ def run_passes(
     check: bool = True,
     verify_each: bool = False,
     context: Context | None = None,
+    between: PassPipelineCallbackType | None = None,
 ) -> ModuleOp:
     """Run the passes of a pipeline on `module`, in place; returns `module`.
 
@@ -173,6 +174,8 @@ def run_passes(
             just imported states them by construction.
         verify_each: verify the module before the first and behind every pass.
         context: dialects that passes may use; ours by default.
+        between: called with the pass before, the module and the pass behind, before the first pass, between two, and
+            behind the last.
 
     Raises:
         ValueError: the pipeline is malformed, names an unknown pass or option.
@@ -186,7 +189,7 @@ def run_passes(
     if check and any(entry.name in TORCH_PASSES for entry in passes):
         check_effects(module)
     with _collector_paused():
-        _apply(module, passes, context, on_pass, verify_each)
+        _apply(module, passes, context, on_pass, verify_each, between)
     return module
 
 
@@ -196,8 +199,11 @@ def _apply(
     context: Context,
     on_pass: Callable[[str, float], None] | None,
     verify_each: bool,
+    between: PassPipelineCallbackType | None,
 ) -> None:
-    for entry in passes:
+    if between is not None:
+        between(None, module, passes[0] if passes else None)
+    for number, entry in enumerate(passes, 1):
         start = time.perf_counter()
         entry.apply(context, module)
         seconds = time.perf_counter() - start
@@ -205,3 +211,5 @@ def _apply(
             on_pass(entry.name, seconds)
         if verify_each:
             module.verify()
+        if between is not None:
+            between(entry, module, passes[number] if number < len(passes) else None)

@@ -55,6 +55,8 @@ class CompileReport:
     """Time of each phase, in order: normalize, import, every pass, export, backend."""
     op_counts: dict[str, int] = field(default_factory=lambda: {})
     """Operations of the graph at each stage: fx, import, every pass, export."""
+    verdicts: list[str] = field(default_factory=lambda: [])
+    """What validation found about each pass, a line each; empty without `validate`."""
     copies: list[tuple[str, str, str]] = field(default_factory=lambda: [])
     """`(op, "file:line", reason)` of what still moves a tensor's data into a new buffer in the exported graph."""
 

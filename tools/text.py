@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
+from collections.abc import Iterator
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, ModuleOp, NameLoc
-from xdsl.ir import Operation
+from xdsl.ir import Attribute, Operation
 from xdsl.parser import Parser
 from xdsl.parser.generic_parser import ParserState
+from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Position, Span
 from xdsl.utils.mlir_lexer import MLIRLexer
 
 from vllm_ir.dialects.context import make_context
 from vllm_ir.dialects.messages import OperationVerifyError
-
-# What xDSL's parser lets through on malformed text, where a parse error was meant.
-_PARSER_FAILURES = (VerifyException, ValueError, AssertionError, OverflowError, TypeError, RecursionError)
+from vllm_ir.dialects.order import verify_order
+from vllm_ir.tools.dense_elements import DenseElement
+from vllm_ir.tools.text_limits import MOST_ELEMENTS, AliasSizes, verify_text
 
 
 class _TextLexer(MLIRLexer):
@@ -30,21 +33,41 @@ class _TextLexer(MLIRLexer):
 class TextParser(Parser):
     """xDSL's parser, which also remembers where each operation was, and reads strings outside ASCII as strings."""
 
+    _TensorLiteralElement = DenseElement
+
     def __init__(self, context: Context, text: str, name: str) -> None:
-        """A parser of `text`; `name` is the file name in error messages."""
+        """A parser of `text`; `name` is the file name in error messages. `ParseError` if the text begins wrong."""
         super().__init__(context, "", name)
-        self._parser_state = ParserState(_TextLexer(Input(text, name)))
+        source = Input(text, name)
+        verify_text(source)
+        self._parser_state = ParserState(_TextLexer(source))
         self.positions: dict[Operation, Position] = {}
+        self._sizes = AliasSizes()
 
     def parse_operation(self) -> Operation:
         """Parse one operation."""
         position = self.pos
         try:
             operation = super().parse_operation()
-        except _PARSER_FAILURES as error:
-            self.raise_error(str(error) or type(error).__name__, position)
+        except ParseError:
+            raise
+        except Exception as error:  # noqa: BLE001  # xDSL's parser lets all kinds through on malformed text
+            self.raise_error(_failure_text(error), position)
         self.positions[operation] = position
         return operation
+
+    def _parse_dense_literal_type(self):  # its type is inferred: xDSL gives it none that can be named here
+        position = self.pos
+        kind = super()._parse_dense_literal_type()
+        if (count := math.prod(kind.get_shape())) > MOST_ELEMENTS:
+            self.raise_error(f"a dense attribute of {count} elements, more than {MOST_ELEMENTS}", position)
+        return kind
+
+    def _parse_alias_def(self) -> None:
+        position = self.pos
+        super()._parse_alias_def()
+        if (excess := self._sizes.excess(next(reversed(self.attribute_aliases.values())))) is not None:
+            self.raise_error(excess, position)
 
     def parse_optional_str_literal(self) -> str | None:
         """Parse a string literal. The printer escapes everything outside ASCII, and the lexer takes that for bytes."""
@@ -61,9 +84,34 @@ class TextParser(Parser):
     def parse_text(self, implicit_module: bool = True) -> ModuleOp:
         """Parse the whole text as a module; `ParseError` for anything that is wrong with it."""
         try:
-            return self.parse_module(implicit_module)
-        except _PARSER_FAILURES as error:
-            self.raise_error(str(error) or type(error).__name__)
+            module = self.parse_module(implicit_module)
+            for operation in module.walk():
+                if operation.has_trait(IsolatedFromAbove):
+                    verify_order(operation)
+            self._verify_symbols(module)
+        except ParseError:
+            raise
+        except OperationVerifyError as error:
+            self.raise_error(str(error), self.positions.get(error.operation))
+        except Exception as error:  # noqa: BLE001  # see above
+            self.raise_error(_failure_text(error))
+        return module
+
+    def _verify_symbols(self, module: ModuleOp) -> None:
+        """No two functions have one name. xDSL says so of the module, which has no place in the text."""
+        seen: set[Attribute] = set()
+        for operation in module.body.block.ops:
+            name = operation.get_attr_or_prop("sym_name")
+            if name is not None and name in seen:
+                self.raise_error(f"redefinition of symbol {name}", self.positions.get(operation))
+            if name is not None:
+                seen.add(name)
+
+
+def _failure_text(error: Exception) -> str:
+    """What to say of an exception of xDSL's parser; of those that were not meant as a message, also the kind."""
+    meant = isinstance(error, VerifyException | ValueError) and str(error)
+    return str(error) if meant else f"malformed text ({type(error).__name__}: {error})"
 
 
 def text_context(allow_unregistered: bool = False) -> Context:
@@ -104,12 +152,21 @@ def failing_operation(error: VerifyException, module: ModuleOp) -> Operation | N
     """The operation that `error`, raised when `module` was verified, is about; None if each is valid by itself."""
     if isinstance(error, OperationVerifyError):
         return error.operation
-    for operation in module.walk(reverse=True):
+    for operation in _innermost_first(module):
         try:
-            operation.verify(verify_nested_ops=False)
+            operation.verify()
         except VerifyException:
             return operation
     return None
+
+
+def _innermost_first(operation: Operation) -> Iterator[Operation]:
+    """The operation and all in it, in the order in which they are verified."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.ops:
+                yield from _innermost_first(inner)
+    yield operation
 
 
 def position_text(operation: Operation | None, parser: TextParser | None, line_offset: int = 0) -> str:

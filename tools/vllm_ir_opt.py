@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, nullcontext
 from io import StringIO
 from itertools import accumulate
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.passes import ModulePass, PassPipeline
@@ -28,11 +28,15 @@ from xdsl.utils.lexer import Span
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from vllm_ir.tools import inputs
-from vllm_ir.tools.command_line import DEBUG_VARIABLE, CommandLine, UsageError, parse_command_line
+from vllm_ir.tools.command_line import DEBUG_VARIABLE, PRIORITY_OPTION, CommandLine, UsageError, parse_command_line
 from vllm_ir.tools.failures import error_line
+from vllm_ir.tools.files import write_whole
 from vllm_ir.tools.pipelines import PASSES, TORCH_PASSES, build_passes, check_effects
 from vllm_ir.tools.targets import BINARY_TARGETS, TARGETS, TORCH_TARGETS, text_bytes
 from vllm_ir.tools.text import TextParser, text_context
+
+if TYPE_CHECKING:
+    from vllm_ir.tools.validation.validator import Validator
 
 _SEPARATOR = "// -----"
 
@@ -58,6 +62,8 @@ class VllmIrOptMain(xDSLOptMain):
         self._messages = self._result if command_line.output is None and not self._binary else StringIO()
         self._progress = StringIO()
         self._started = 0.0
+        self.failed = False
+        """Whether a fault was found that is a result, not an exception."""
         for name in command_line.load:
             inputs.load_module(name)
         self.ctx = text_context(self.args.allow_unregistered_dialect)
@@ -66,6 +72,7 @@ class VllmIrOptMain(xDSLOptMain):
     def setup_pipeline(self) -> None:
         """Make the passes; `ValueError` if one does not exist or does not have an option that it is given."""
         self.pipeline = PassPipeline(build_passes(self.command_line.passes), self._between)
+        self._validator = self._make_validator() if self.args.validate else None
         self._needs_effects = self.command_line.target in TORCH_TARGETS or any(
             entry.name in TORCH_PASSES for entry in self.pipeline.passes
         )
@@ -98,8 +105,11 @@ class VllmIrOptMain(xDSLOptMain):
         try:
             self.module = self._read(text)
             with self._priorities():
+                if self.args.bisect:
+                    self._bisect(self.module)
+                    return
                 self.pipeline.apply(self.ctx, self.module)
-                self._result.write(self.output_resulting_program(self.module))
+                self._result.write(self._outcome(self.module))
         except ParseError as error:
             span = error.span
             error.span = Span(span.start, span.end, span.input, self.line_offset)
@@ -110,6 +120,50 @@ class VllmIrOptMain(xDSLOptMain):
             if not self.args.verify_diagnostics:
                 raise
             print(error, *getattr(error, "__notes__", ()), sep="\n", file=self._messages)
+
+    def _outcome(self, module: ModuleOp) -> str:
+        """What is written for the module behind all passes."""
+        if not self.args.run:
+            return self.output_resulting_program(module)
+        from vllm_ir.tools.run_module import run_module
+
+        command_line = self.command_line
+        values = None
+        if command_line.kind == "py":
+            values = inputs.example_inputs(command_line.path or "")
+        return run_module(module, values, command_line.options.validate_seed)
+
+    def _bisect(self, module: ModuleOp) -> None:
+        """Say which pass is wrong first; that one is, is an error."""
+        from vllm_ir.tools.validation.find_fault import bisect
+
+        command_line, options = self.command_line, self.command_line.options
+        output = Path(options.reproducers, "before.mlir")
+        output.parent.mkdir(parents=True, exist_ok=True)
+        given = [f"--load={name}" for name in command_line.load]
+        given += [f"{PRIORITY_OPTION}{op}={','.join(names)}" for op, names in command_line.priorities.items()]
+        result = bisect(
+            module,
+            command_line.passes,
+            output=output,
+            seed=options.validate_seed,
+            only=options.validate_inputs,
+            options=given,
+            report=lambda line: print(f"bisect: {line}", file=sys.stderr),
+        )
+        self._result.write(f"{result}\n")
+        self.failed = not result.is_right
+
+    def _make_validator(self) -> Validator:
+        from vllm_ir.tools.validation.validator import Validator
+
+        options = self.command_line.options
+        return Validator(
+            options.reproducers,
+            seed=options.validate_seed,
+            only=options.validate_inputs,
+            report=lambda verdict: print(f"validation: {verdict}", file=sys.stderr),
+        )
 
     # Input
 
@@ -157,6 +211,8 @@ class VllmIrOptMain(xDSLOptMain):
             module.verify()
         if previous is None and self._needs_effects and self.parser is not None:
             check_effects(module)
+        if self._validator is not None:
+            self._validator.between(previous, module, following)
         if previous and following and self.args.print_between_passes:
             text = StringIO()
             Printer(stream=text).print_op(module)
@@ -168,28 +224,6 @@ class VllmIrOptMain(xDSLOptMain):
         self._messages.write(text)
 
 
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is either complete or as it was."""
-    if path.exists() and not path.is_file():
-        path.write_bytes(data)  # a device or a pipe
-        return
-    if not path.parent.is_dir():
-        raise FileNotFoundError(2, "No such file or directory", str(path))
-    with NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        temporary = Path(file.name)
-        try:
-            file.write(data)
-            file.close()
-            # The temporary file is private; the result has the permissions of any new file, or of the one it replaces.
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~umask)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the tool on `arguments` (those of the process by default); returns its exit status."""
     command_line: CommandLine | None = None
@@ -197,7 +231,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command_line = parse_command_line(sys.argv[1:] if arguments is None else arguments)
         tool = VllmIrOptMain(command_line)
-        tool.run()
+        with nullcontext() if _shows_tracebacks(command_line) else inputs.logging_off():
+            tool.run()
     except BrokenPipeError:
         # Whoever reads the output has had enough. Python would complain about it again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -209,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         state = (None, None, 0) if tool is None else (tool.module, tool.parser, tool.line_offset)
         print(error_line(error, name, *state), file=sys.stderr)
         return 1
-    return 0
+    return 1 if tool.failed else 0
 
 
 def _shows_tracebacks(command_line: CommandLine | None) -> bool:

@@ -7,21 +7,24 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from torch import SymInt, Tensor, fx
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
 from xdsl.ir import BlockArgument
 from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.stablehlo.program import StableHLOProgram
 from vllm_ir.backends.stablehlo.signature import Alias, Result, Signature, TensorFacts, View, signature_of
 from vllm_ir.backends.stablehlo.xla import program_of
-from vllm_ir.dialects.vllm_ir.function import FuncOp
+from vllm_ir.dialects.torch.arguments import TupleAttr
+from vllm_ir.dialects.vllm_ir.function import ORIGINAL_OUTPUT_COUNT, FuncOp
 from vllm_ir.frontends.fx.torch_objects import is_overload, schema_of
+from vllm_ir.frontends.fx.values import operand_reference
 from vllm_ir.tools.artifact import Artifact, compile_direct, needs_autograd, static_inputs
-from vllm_ir.tools.lowering import lower_graph, overlapping_arguments, without_values
+from vllm_ir.tools.lowering import lower_graph, overlapping_arguments, validator_for, without_values
+from vllm_ir.tools.offsets import places_windows
 from vllm_ir.tools.options import CompileOptions, parse_options
 from vllm_ir.tools.overlap import Arrangement, ArrangementCheck, CheckedCall, can_overlap, overlapping_groups
 from vllm_ir.tools.pipelines import run_passes
@@ -34,6 +37,9 @@ from vllm_ir.tools.torch_internals import (
     inputs_written_under_autograd,
     without_autocast,
 )
+
+if TYPE_CHECKING:
+    from vllm_ir.tools.validation.validator import Validator
 
 Compiled = Callable[..., object]
 
@@ -141,7 +147,7 @@ def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions
         signature = signature_of(main)
         overlapping = overlapping_arguments(module)
         signature = _without_arguments(main, _with_identities(signature, normalized.graph_module.graph))
-        program = _convert(module, signature, report)
+        program = _convert(module, signature, report, validator_for(options, report))
         with phase(report, "backend"):
             executable = program.executable
     held = {*static_inputs(gm), *range(len(inputs), len(inputs) + len(normalized.attributes))}
@@ -149,15 +155,18 @@ def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions
     call = program_of(executable, signature, in_place=True, held=held, overlapping=overlapping, offsets=offsets)
     if autocast_enabled():
         call = without_autocast(call)
-    return Artifact(call, normalized.attributes, frozenset(signature.writes.values()), overlapping)
+    written, placed = frozenset(signature.writes.values()), places_windows(normalized.graph_module)
+    return Artifact(call, normalized.attributes, written, overlapping, placed)
 
 
-def _convert(module: ModuleOp, signature: Signature, report: CompileReport) -> StableHLOProgram:
+def _convert(
+    module: ModuleOp, signature: Signature, report: CompileReport, validator: Validator | None
+) -> StableHLOProgram:
     def on_pass(name: str, seconds: float) -> None:
         record_phase(report, name, seconds)
         report.op_counts[name] = count_ops(module)
 
-    run_passes(module, CONVERT, on_pass=on_pass, check=False)
+    run_passes(module, CONVERT, on_pass=on_pass, check=False, between=validator and validator.between)
     with phase(report, "export"):
         return StableHLOProgram(module, signature)
 
@@ -227,7 +236,10 @@ def _without_arguments(main: FuncOp, signature: Signature) -> Signature:
     numbers = {old: new for new, old in enumerate(kept)}
     attributes = main.result_attributes()
     main.terminator.operands = [operands[index] for index in kept]
+    main.terminator.properties["structure"] = TupleAttr(ArrayAttr([operand_reference(i) for i in range(len(kept))]))
+    main.attributes[ORIGINAL_OUTPUT_COUNT] = IntegerAttr(len(kept), i64)
     main.set_result_attributes([dict(attributes[index]) for index in kept])
+    main.update_type()
     return replace(
         signature,
         outputs=tuple(

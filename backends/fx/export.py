@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from torch import Tensor, fx, nn
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.dialects.builtin import ModuleOp, NameLoc, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from vllm_ir.backends.fx.errors import located
 from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
 from vllm_ir.backends.fx.layout import needs_all_strides
 from vllm_ir.backends.fx.metas import example_arguments, propagating
@@ -27,8 +29,8 @@ from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
 from vllm_ir.dialects.vllm_ir.function import DONATED, RESOURCE, WINDOW, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.checks import check_module
 from vllm_ir.frontends.fx.importer import MAIN, collector_paused
-from vllm_ir.frontends.fx.schemas import check_module
 from vllm_ir.frontends.fx.torch_internals import lazy_module
 from vllm_ir.frontends.fx.torch_objects import output_node
 
@@ -260,7 +262,8 @@ def _mode_of(like: nn.Module | None) -> FakeTensorMode:
         metas = [node.meta.get("val", node.meta.get("example_value")) for node in like.graph.nodes]
         if (mode := detect_fake_mode([meta for meta in metas if isinstance(meta, Tensor)])) is not None:
             return mode
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    # Sizes that depend on elements are symbols.
+    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
 def _sub_graphs(module: ModuleOp, main: FuncOp, mode: FakeTensorMode) -> dict[str, fx.GraphModule]:
@@ -287,7 +290,8 @@ def _export_function(
     _placeholders(exporter, inputs, like)
     tail = exporter.body()
     if function.is_pure:
-        output_node(builder.graph, returned_values(exporter, function.terminator))
+        with located(function.terminator):
+            output_node(builder.graph, returned_values(exporter, function.terminator))
         return ExportedGraph(fx.GraphModule(root, builder.graph), builder.copies)
     results = Results(exporter, tail)
     known: dict[SSAValue, object] = dict(results.nodes)
@@ -310,7 +314,8 @@ def _placeholders(exporter: FunctionExporter, inputs: Sequence[object], like: nn
     for index, (argument, fake) in enumerate(zip(function.block.args, inputs, strict=True)):
         resource = function.argument_attributes(index).get(RESOURCE)
         if like is not None and isinstance(resource, StringAttr):
-            node = _get_attribute(exporter, resource.data, like)
+            with located(function):
+                node = _get_attribute(exporter, resource.data, like)
             node.meta["val"] = fake
         else:
             node = exporter.builder.placeholder(argument_name(argument), fake)
@@ -327,9 +332,9 @@ def _get_attribute(exporter: FunctionExporter, name: str, like: nn.Module) -> fx
     """A node for the attribute `name` of `like`, which the exported module shares."""
     value: object = like
     for part in name.split("."):
-        value = getattr(value, part, None)
-    if not isinstance(value, Tensor):
-        raise VerifyException(f"`like` has no tensor attribute {name!r}")
+        value = getattr(value, part, None) if isinstance(value, nn.Module) else None
+    if not isinstance(value, Tensor) or '"' in name or "\\" in name or not name.isprintable():  # it becomes code
+        raise VerifyException(f"`like` has no tensor attribute {name!r} that FX can name")
     *path, last = name.split(".")
     owner = exporter.root
     for part in path:

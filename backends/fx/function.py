@@ -16,25 +16,27 @@ from xdsl.dialects.builtin import FileLineColLoc, NameLoc, NoneType, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from vllm_ir.backends.fx.errors import OperatorError, located
 from vllm_ir.backends.fx.known_results import KnownResults
 from vllm_ir.backends.fx.layout import has_strides, tensor_of, with_strides
-from vllm_ir.backends.fx.metas import number, set_value
+from vllm_ir.backends.fx.metas import set_value
 from vllm_ir.dialects.torch.call import REASON, CallOp
 from vllm_ir.dialects.torch.constant import ConstantOp
 from vllm_ir.dialects.vllm_ir.function import STORAGE, FuncOp, root_of, written_buffers
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, element_type_of, shape_of
-from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
+from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS, compute
+from vllm_ir.frontends.fx.errors import error_summary
 from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
 from vllm_ir.frontends.fx.regions import may_overlap
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
-from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node
+from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node, reserve_name
 from vllm_ir.frontends.fx.types import known_dtype
-from vllm_ir.frontends.fx.values import decode, is_sequence
+from vllm_ir.frontends.fx.values import decode, is_sequence, number
 from vllm_ir.frontends.ops import ops
-from vllm_ir.frontends.ops.dialect import operand_segments
+from vllm_ir.frontends.ops.dialect import call_arguments
 
 aten = torch.ops.aten
 
@@ -50,7 +52,8 @@ class GraphBuilder:
         self.mode = mode
         self.name: str | None = None
         self.trace: str | None = None
-        self._parameters = {"self"}  # of the method that FX makes of the graph
+        self._parameters: set[str] = set()  # of the method that FX makes of the graph
+        reserve_name(self.graph, "self")  # which is the first of them
         self.opaque = opaque
         self.known = KnownResults(mode)
         self.copies: dict[fx.Node, str] = {}
@@ -58,9 +61,9 @@ class GraphBuilder:
 
     def placeholder(self, name: str, value: object) -> fx.Node:
         """A new parameter of the graph, called `name` if no other one is."""
-        # A parameter is named by its target, and FX makes only node names unique.
-        node = self.graph.placeholder(f"{name}_1" if name == "self" else name)
-        if name in self._parameters:
+        # A parameter is named by its target, and FX makes only node names unique and identifiers.
+        node = self.graph.placeholder(name)
+        if name in self._parameters or node.name != name:
             node.target = node.name
         self._parameters.add(str(node.target))
         node.meta["val"] = value
@@ -76,12 +79,17 @@ class GraphBuilder:
         elif op.results:
             self.name = op.results[0].name_hint
         if isinstance(location, FileLineColLoc):
-            self.trace = f'  File "{location.filename.data}", line {location.line.data}, in forward\n'
+            # The name of the file becomes a part of code, in a comment.
+            file = "".join(character if character.isprintable() else "?" for character in location.filename.data)
+            self.trace = f'  File "{file}", line {location.line.data}, in forward\n'
 
     def emit(self, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object] | None = None) -> fx.Node:
         """A call node; it is run on the fakes of its arguments."""
         keywords = dict(kwargs or {})
-        value = self.known.value(target, args, keywords)
+        try:
+            value = self.known.value(target, args, keywords)
+        except Exception as error:
+            raise OperatorError(f"PyTorch refuses the call: {error_summary(error)}") from error
         if is_overload(target) and keyword.iskeyword(str(target).rpartition(".")[2]):
             target = target.overloadpacket  # FX cannot write `aten.random_.from` as Python code
         node = call_node(self.graph, target, args, keywords)
@@ -119,6 +127,8 @@ class FunctionExporter:
         self.functions = functions
         self.values: dict[SSAValue, object] = {}
         self.constants = 0
+        self._sub_graphs: dict[str, str] = {}
+        """Attributes that hold other functions of the module, by the names of the functions."""
 
     def body(self) -> list[Operation]:
         """Export all operations in front of the tail; returns the tail: final writes, views, return."""
@@ -144,8 +154,12 @@ class FunctionExporter:
         return found
 
     def export(self, op: Operation) -> None:
-        """Export one operation."""
+        """Export one operation; `OperationVerifyError` if it has no form in FX."""
         self.builder.at(op)
+        with located(op):
+            self._export(op)
+
+    def _export(self, op: Operation) -> None:
         match op:
             case CallOp() if op.updates is not None:
                 self._updates(op)
@@ -172,7 +186,7 @@ class FunctionExporter:
 
     def _scalar(self, target: Callable[..., object], operands: Sequence[object]) -> object:
         if not any(True for _ in nodes_in(operands)):
-            return target(*operands)
+            return compute(target, operands)
         return self.builder.emit(target, tuple(operands))
 
     # Calls
@@ -181,11 +195,18 @@ class FunctionExporter:
         return self._sub_graph(name) if name in self.functions else resolve(name)
 
     def _sub_graph(self, name: str) -> fx.Node:
-        if not hasattr(self.root, name):
-            self.root.add_module(name, self.functions[name])
-        node = self.builder.graph.get_attr(name)
+        if name not in self._sub_graphs:
+            self._sub_graphs[name] = self._attribute_name(name)
+            self.root.add_module(self._sub_graphs[name], self.functions[name])
+        node = self.builder.graph.get_attr(self._sub_graphs[name])
         node.meta["val"] = self.functions[name]
         return node
+
+    def _attribute_name(self, wanted: str) -> str:
+        """A new name for an attribute of the graph's module, like `wanted`. FX writes it into code as it is."""
+        base = wanted if wanted.isidentifier() and not keyword.iskeyword(wanted) else "sub_graph"
+        names = (base, *(f"{base}_{number}" for number in range(1, len(self._sub_graphs) + 2)))
+        return next(name for name in names if not hasattr(self.root, name) and not hasattr(fx.GraphModule, name))
 
     def _arguments(
         self, op: CallOp | ViewOp, operands: Sequence[object] | None = None
@@ -235,7 +256,7 @@ class FunctionExporter:
             return None
         try:
             return self.builder.emit(target, args, kwargs)
-        except (RuntimeError, ValueError):
+        except OperatorError:
             return None
 
     def _restride(
@@ -360,17 +381,8 @@ class FunctionExporter:
         target = ir_op.torch_op
         if donated_indices(op) and self.function.functional is None and ir_op.maybe_inplace is not None:
             target = ir_op.maybe_inplace
-        operands = iter(op.operands)
-        args: list[object] = []
-        for argument, segment in zip(ir_op.schema.arguments, operand_segments(op, ir_op), strict=True):
-            if segment is None:
-                attribute = op.properties.get(argument.name)
-                args.append(None if attribute is None else decode(attribute, [], str))
-            elif isinstance(segment, bool):
-                args.append(self._operand(next(operands)) if segment else None)
-            else:
-                args.append([self._operand(next(operands)) for _ in range(segment)])
-        self._bind_results(op, self.builder.emit(target, tuple(args)))
+        args = call_arguments(op, ir_op, map(self._operand, op.operands))
+        self._bind_results(op, self.builder.emit(target, args))
 
     # Memory
 

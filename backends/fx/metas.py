@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import compute_unbacked_bindings
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, StringAttr, f64, i1, i64
+from xdsl.dialects.builtin import StringAttr, f64, i1, i64
 from xdsl.ir import Attribute
 
+from vllm_ir.backends.fx.errors import located
 from vllm_ir.dialects.vllm_ir.function import STORAGE, SYMBOL, FuncOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, sizes_of
-from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.symbols import Symbols, example_tensor
 from vllm_ir.frontends.fx.types import is_shaped
 
@@ -23,7 +23,7 @@ def example_arguments(function: FuncOp, mode: FakeTensorMode) -> list[object]:
     """Fakes for the arguments of a function, sharing memory where the signature says so."""
     symbols = Symbols(mode) if _is_dynamic(function) else None
     storages: dict[int, Tensor] = {}
-    with mode:
+    with mode, located(function):
         return [
             _example(argument.type, function.argument_attributes(index), symbols, storages)
             for index, argument in enumerate(function.block.args)
@@ -66,14 +66,3 @@ def set_value(node: fx.Node, value: object, mode: FakeTensorMode) -> None:
         bindings = compute_unbacked_bindings(env, value)
         if bindings:
             node.meta["unbacked_bindings"] = bindings
-
-
-def number(attribute: Attribute) -> int | float | bool:
-    """Value of a scalar constant."""
-    match attribute:
-        case IntegerAttr():
-            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
-        case FloatAttr():
-            return attribute.value.data
-        case _:
-            raise FxImportError(f"{attribute} is not a number")

@@ -9,6 +9,7 @@ from torch import Tensor, fx
 from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from vllm_ir.backends.fx.errors import located
 from vllm_ir.backends.fx.function import FunctionExporter, GraphBuilder
 from vllm_ir.backends.fx.layout import tensor_of, with_all_strides, with_strides
 from vllm_ir.dialects.vllm_ir.function import DONATED, WINDOW, FuncOp, ReturnOp, root_of
@@ -38,17 +39,21 @@ class Results:
         self._written: set[int] = set()
         for op in tail:
             self.builder.at(op)
-            match op:
-                case WriteOp():
-                    self._for_write(op)
-                case AllocOp():
-                    self._fresh(op.init, op.buffer)
-                case ReturnOp():
-                    for value in op.operands:
-                        if not isinstance(value.type, BufferType):
-                            self._fresh(value, value)
-                case _:
-                    pass
+            with located(op):
+                self._prepare(op)
+
+    def _prepare(self, op: Operation) -> None:
+        match op:
+            case WriteOp():
+                self._for_write(op)
+            case AllocOp():
+                self._fresh(op.init, op.buffer)
+            case ReturnOp():
+                for value in op.operands:
+                    if not isinstance(value.type, BufferType):
+                        self._fresh(value, value)
+            case _:
+                pass
 
     def _for_write(self, op: WriteOp) -> None:
         node = self.exporter.node(op.value)
@@ -126,15 +131,19 @@ class TailExporter:
         """Emit everything up to and including the output."""
         for op in tail:
             self.builder.at(op)
-            match op:
-                case WriteOp():
-                    self._write(op)
-                case AllocOp():
-                    self.buffers[op.buffer] = self._result(op.init)
-                case ReturnOp():
-                    self._return(op)
-                case _:
-                    pass
+            with located(op):
+                self._emit(op)
+
+    def _emit(self, op: Operation) -> None:
+        match op:
+            case WriteOp():
+                self._write(op)
+            case AllocOp():
+                self.buffers[op.buffer] = self._result(op.init)
+            case ReturnOp():
+                self._return(op)
+            case _:
+                pass
 
     def _result(self, value: SSAValue) -> fx.Node:
         node = self.results[value]

@@ -4,6 +4,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
+import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -11,13 +12,18 @@ from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.torch_internals import traced, tracing_state
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, map_nodes
 
+_NUMBERS = (int, float, torch.SymInt, torch.SymFloat, torch.SymBool)
+
 Decompositions = Mapping[Overload, Callable[..., object]]
 
 
 def decompose_nodes(gm: fx.GraphModule, decompositions: Decompositions, fake_mode: FakeTensorMode) -> None:
-    """Replace calls of operators in the table, in place; nodes and new nodes carry `meta["val"]`, in `fake_mode`."""
+    """Replace calls of operators in the table, in place; nodes and new nodes carry `meta["val"]`, in `fake_mode`.
+
+    Calls that give a number (`sym_size`) stay: traced, they are the number that it is now.
+    """
     for node in list(gm.graph.nodes):
-        if is_overload(node.target) and node.target in decompositions:
+        if is_overload(node.target) and node.target in decompositions and not isinstance(node.meta["val"], _NUMBERS):
             _decompose(gm, node, node.target, decompositions, fake_mode)
 
 

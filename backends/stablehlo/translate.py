@@ -29,6 +29,7 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.stablehlo.jaxlib_calls import first_line, mlir, mlir_extension, stablehlo
+from vllm_ir.dialects.stablehlo import ConstantOp
 from vllm_ir.dialects.vllm_ir.types import byte_size
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class _Translation:
         values = self._values
         name = op.op_name.data if isinstance(op, UnregisteredOp) else op.name
         try:
-            made = self._ir.Operation.create(
+            made = self._complex_constant(op, point) or self._ir.Operation.create(
                 name,
                 results=[self._type(result.type) for result in op.results],
                 operands=[values[operand] for operand in op.operands],
@@ -127,6 +128,17 @@ class _Translation:
             values[result] = value
         for region, target in zip(op.regions, made.regions, strict=True):
             self._region(region, target)
+
+    def _complex_constant(self, op: Operation, point: ir.InsertionPoint) -> ir.Operation | None:
+        """A constant of complex numbers, from text: jaxlib has them, but no Python object for them. None for others."""
+        value = op.properties.get("value")
+        if not isinstance(op, ConstantOp) or not isinstance(value, DenseIntOrFPElementsAttr):
+            return None
+        if not isinstance(value.get_element_type(), ComplexType):
+            return None
+        made = self._ir.Operation.parse(f"{op.name} {value}").operation
+        point.insert(made)
+        return made
 
     def _region(self, region: Region, target: ir.Region) -> None:
         for block in region.blocks:

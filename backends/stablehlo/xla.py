@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vllm_ir.backends.stablehlo.jaxlib_calls import Buffer, Executable, Importer, exported
 from vllm_ir.backends.stablehlo.signature import Alias, Argument, Output, Plain, Result, Signature, TensorFacts, View
+from vllm_ir.frontends.ops.memory import overlaps_itself
 
 ALIGNMENT = 64
 """Bytes. XLA CPU's code may use aligned loads of this size; PyTorch allocates so, but a slice may start anywhere."""
@@ -105,7 +106,14 @@ class Strides:
 
     def __call__(self, value: Tensor) -> Tensor:
         """The copy."""
-        return torch.empty_strided(self.tensor.shape, self.tensor.strides, dtype=self.tensor.dtype).copy_(value)
+        copy = torch.empty_strided(self.tensor.shape, self.tensor.strides, dtype=self.tensor.dtype)
+        if not overlaps_itself(copy):
+            return copy.copy_(value)
+        # Elements that are the same memory have the same value: what is expanded is, and so are windows that overlap.
+        memory = copy.as_strided((copy.untyped_storage().nbytes() // copy.itemsize,), (1,), 0)
+        positions = torch.arange(len(memory)).as_strided(copy.shape, copy.stride())
+        memory[positions] = value
+        return copy
 
 
 @dataclass(frozen=True)

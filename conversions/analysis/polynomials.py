@@ -11,9 +11,15 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
+from xdsl.utils.exceptions import VerifyException
+
+from vllm_ir.dialects.vllm_ir.expressions import parsed
+
 Monomial: TypeAlias = tuple[str, ...]
 """Names of the factors, sorted; one name for each power."""
 Number: TypeAlias = "int | Polynomial"
+
+_MOST_TERMS = 1024
 
 
 class Polynomial:
@@ -106,8 +112,8 @@ def _quotient(monomial: Monomial, divisor: Monomial) -> Monomial | None:
 def parse(text: str) -> Number | None:
     """The polynomial that SymPy printed; None if it is none (`s0//2`), or if nothing is known of the number (`?`)."""
     try:
-        return _read(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ValueError):
+        return _read(parsed(text))
+    except (VerifyException, ValueError):
         return None
 
 
@@ -126,11 +132,18 @@ def _read(tree: ast.expr) -> Number:
         case ast.BinOp(left, ast.Sub(), right):
             return _read(left) - _read(right)
         case ast.BinOp(left, ast.Mult(), right):
-            return _read(left) * _read(right)
+            return _product(_read(left), _read(right))
         case ast.BinOp(left, ast.Pow(), ast.Constant(int() as power)) if power >= 0:
             result: Number = 1
             for _ in range(power):
-                result = result * _read(left)
+                result = _product(result, _read(left))
             return result
         case _:
             raise ValueError(ast.unparse(tree))
+
+
+def _product(left: Number, right: Number) -> Number:
+    """The product; `ValueError` if it has more terms than are worth comparing, as products of many sums have."""
+    if len(_terms(left)) * len(_terms(right)) > _MOST_TERMS:
+        raise ValueError("too many terms")
+    return left * right

@@ -17,7 +17,8 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import SYMBOL, FuncOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, LayoutAttr, element_type_of, sizes_of
-from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS
+from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS, compute
+from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.fakes import ambient_fake_mode
 from vllm_ir.frontends.fx.storages import storage_key, tensors_in
 from vllm_ir.frontends.fx.symbols import Symbols, example_tensor
@@ -77,7 +78,7 @@ class ViewWindows:
         positional = [decode(tree, [example], str) for tree in args.data]
         try:
             result = cast("Callable[..., object]", overload)(*positional)
-        except (RuntimeError, ValueError, IndexError):
+        except Exception:  # noqa: BLE001  # whatever a fake kernel stumbles over
             return False, False  # the view needs more elements: it moves them, as those that negate do not
         [tensor, *_] = [*tensors_in(result), example]
         return tensor.is_conj(), tensor.is_neg()
@@ -112,13 +113,13 @@ class ViewWindows:
         keywords = {name: decode(tree, operands, str) for name, tree in (kwargs.data.items() if kwargs else ())}
         try:
             result = cast("Callable[..., object]", overload)(*positional, **keywords)
-        except (RuntimeError, ValueError):
+            base, results = cast(Tensor, operands[0]), list(tensors_in(result))
+            if any(_reads_otherwise(base, tensor) for tensor in results):
+                return None
+            key = storage_key(base)
+            return tuple(self._types.buffer(tensor) if storage_key(tensor) == key else None for tensor in results)
+        except Exception:  # noqa: BLE001  # whatever a fake kernel stumbles over
             return None  # not a view of this layout
-        base, results = cast(Tensor, operands[0]), list(tensors_in(result))
-        if any(_reads_otherwise(base, tensor) for tensor in results):
-            return None
-        key = storage_key(base)
-        return tuple(self._types.buffer(tensor) if storage_key(tensor) == key else None for tensor in results)
 
     def _symbolic_mode(self) -> FakeTensorMode:
         if self._mode is None:
@@ -137,16 +138,28 @@ class ViewWindows:
         match value.owner:
             case arith.ConstantOp() as constant if isinstance(constant.value, IntegerAttr):
                 return constant.value.value.data
-            case CallOp() as call if call.target == "aten.sym_size.int" and is_shaped(call.operands[0].type):
+            case CallOp() as call if call.target == "aten.sym_size.int" and _is_of_tensor(call):
                 dimension = call.args.data[1]
                 sizes = sizes_of(call.operands[0].type)
-                size = sizes[dimension.value.data] if isinstance(dimension, IntegerAttr) else "?"
+                number = dimension.value.data if isinstance(dimension, IntegerAttr) else len(sizes)
+                size = sizes[number] if -len(sizes) <= number < len(sizes) else "?"
                 return None if size == "?" else symbols.size(size)
             case Operation() as op if (function := INTEGER_FUNCTIONS.get(type(op))) is not None:
                 operands = [self._integer(operand) for operand in op.operands]
-                return None if None in operands else function(*operands)
+                return None if None in operands else _computed(function, operands)
             case _:
                 return None
+
+
+def _is_of_tensor(call: CallOp) -> bool:
+    return bool(call.operands) and is_shaped(call.operands[0].type)
+
+
+def _computed(function: Callable[..., object], operands: Sequence[object]) -> object:
+    try:
+        return compute(function, operands)
+    except FxImportError:
+        return None
 
 
 def _reads_otherwise(base: Tensor, view: Tensor) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from typing import NoReturn, TypeAlias
 
 from torch._ops import OpOverload
@@ -26,6 +27,7 @@ from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, contiguous_strides, shape_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.importer import MAIN
 from vllm_ir.frontends.fx.schemas import op_info, resolve
 from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.types import is_tensor
@@ -54,6 +56,8 @@ class BodyConversion:
         self.decomposer = Decomposer()
         self._outer: list[Operation] = []
         """Operations of the program whose decomposition is being converted."""
+        self._calling: list[str] = [MAIN]
+        """Functions whose bodies are being converted."""
 
     def block(self, block: Block, values: Values) -> list[SSAValue]:
         """Convert all operations of a block; gives what it returns. `values` has its arguments, and takes results."""
@@ -66,9 +70,16 @@ class BodyConversion:
         raise ValueError("the block has no vllm_ir.return")
 
     def call_function(self, name: str, operands: Sequence[SSAValue]) -> list[SSAValue]:
-        """Convert the body of a function of the module for these operands."""
-        function, location = self.functions[name], self.b.location
+        """Convert the body of a function of the module for these operands; `Rejected` if it does not take them."""
+        function, location = self.functions.get(name), self.b.location
+        if function is None or name in self._calling:
+            raise Rejected(f"there is no function @{name}" if function is None else f"@{name} calls itself")
+        taken = [self.b.plain(kind) for kind in function.block.arg_types]
+        if [operand.type for operand in operands] != taken:
+            raise Rejected(f"@{name} does not take the operands that it is given")
+        self._calling.append(name)
         results = self.block(function.block, dict(zip(function.block.args, operands, strict=True)))
+        self._calling.pop()
         self.b.location = location
         return results
 
@@ -122,6 +133,9 @@ class BodyConversion:
             given = convert(self.b, *args, **keywords)
         except Rejected as error:
             self._reject(op, str(error))
+        except (LookupError, ArithmeticError, TypeError, ValueError) as error:
+            # Converters take what eager takes. Fake kernels let more through: dimensions that are not there, say.
+            self._reject(op, f"its arguments do not fit together: {type(error).__name__}: {error}")
         results = (given,) if isinstance(given, SSAValue) else given
         _check(op, results, expected)
         return results
@@ -150,7 +164,11 @@ class BodyConversion:
         self._expect(op)
         expected = self.b.results
         try:
-            results = convert(self.b, self.call_function, *args)
+            call = signature(convert).bind(self.b, self.call_function, *args)
+        except TypeError as error:
+            self._reject(op, f"its arguments are not those of the operator: {error}")
+        try:
+            results = convert(*call.args)
         except Rejected as error:
             self._reject(op, str(error))
         _check(op, results, expected)

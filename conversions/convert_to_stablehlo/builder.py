@@ -33,9 +33,11 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from vllm_ir.conversions.convert_to_stablehlo.dtypes import (
     Number,
     Operand,
+    bits_of,
     element,
     is_convertible,
     is_float,
+    is_narrow,
     packed,
     shape,
 )
@@ -202,6 +204,8 @@ class Builder:
             # XLA makes a product with a converted boolean a selection, in which 0 * nan would be 0.
             like = self.tensor(shape(value), kind)
             return self.select(value, self.splat(1, like), self.splat(0, like))
+        if is_narrow(kind) and bits_of(element(value)) >= 32:
+            value = self.convert(value, f32)  # PyTorch rounds twice
         if kind == f8E4M3FN:
             value = self._within(value, 448.0)
         return self.emit(stablehlo.ConvertOp, (value,), self.tensor(shape(value), kind))

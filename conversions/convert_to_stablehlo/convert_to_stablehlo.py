@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.passes import ModulePass
+from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.conversions.convert_to_stablehlo.body import STATIC_SIZES, BodyConversion
 from vllm_ir.conversions.convert_to_stablehlo.builder import Builder, Rejected
@@ -96,7 +97,17 @@ def _convert(main: FuncOp, functions: Mapping[str, FuncOp], alias: bool) -> func
             properties[name] = ArrayAttr([DictionaryAttr(entry) for entry in entries])
     op = func.FuncOp.create(properties=properties, regions=[Region(block)], attributes=_portable(main.attributes))
     op.location = main.location
+    _verify(op)
     return op
+
+
+def _verify(function: func.FuncOp) -> None:
+    """Operands that eager refuses, and fake kernels do not, make operations that are not valid."""
+    for op in function.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except VerifyException as error:
+            fail(op, f"its operands do not fit together: {error}")
 
 
 def _check_pure(main: FuncOp) -> None:

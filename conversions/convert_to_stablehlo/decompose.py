@@ -7,7 +7,7 @@ types, once for equal ones. Definitions that write their operands are traced as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import cast
 
@@ -29,9 +29,9 @@ from vllm_ir.frontends.fx.schemas import target_name
 from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.types import is_tensor
 from vllm_ir.frontends.fx.values import decode
-from vllm_ir.frontends.ops import IrOp, ops
+from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.custom_definitions import Definition, composite_definition, new_results, python_definition
-from vllm_ir.frontends.ops.dialect import operand_segments
+from vllm_ir.frontends.ops.dialect import call_arguments
 
 
 @cache
@@ -111,7 +111,7 @@ class Decomposer:
         if key not in self.traces:
 
             def call(operands: Sequence[object]) -> object:
-                return ir_op.native(*_arguments(op, ir_op, iter(operands)))
+                return ir_op.native(*call_arguments(op, ir_op, iter(operands)))
 
             self.traces[key] = trace_callable(partial(_fresh, call), types, self.examples, decompositions())
         traced = self.traces[key]
@@ -149,20 +149,6 @@ def _tensor_types(operands: Sequence[SSAValue]) -> list[TensorType[Attribute]]:
             raise Rejected(f"it takes %{operand.name_hint or '?'}, a number that is known only when the program runs")
         types.append(operand.type)
     return types
-
-
-def _arguments(op: Operation, ir_op: IrOp, operands: Iterator[object]) -> list[object]:
-    """Arguments of the native definition: `operands` for tensors, attributes for the others."""
-    arguments: list[object] = []
-    for argument, segment in zip(ir_op.schema.arguments, operand_segments(op, ir_op), strict=True):
-        if segment is None:
-            given = op.properties.get(argument.name)
-            arguments.append(None if given is None else decode(given, [], str))
-        elif isinstance(segment, bool):
-            arguments.append(next(operands) if segment else None)
-        else:
-            arguments.append([next(operands) for _ in range(segment)])
-    return arguments
 
 
 __all__ = ["Decomposer", "decompositions", "definition_of"]

@@ -8,25 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-from xdsl.dialects.builtin import IntegerType, bf16, i1
+from xdsl.dialects.builtin import IntegerType, i1
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vllm_ir.conversions.convert_to_stablehlo.builder import Builder, Converter, Rejected
 from vllm_ir.conversions.convert_to_stablehlo.division import floor_quotient, python_remainder, truncated
 from vllm_ir.conversions.convert_to_stablehlo.dtypes import (
-    Number,
     Operand,
     bits_of,
     computation_type,
     element,
     is_complex,
     is_float,
-    is_integer,
-    is_narrow,
     is_unsigned,
-    numpy_dtype,
-    packed,
     promoted,
     shape,
 )
@@ -279,58 +273,6 @@ def _bitwise_not(b: Builder, value: SSAValue) -> SSAValue:
     return b.unary(stablehlo.NotOp, value)
 
 
-def _power(b: Builder, base: Operand, exponent: Operand) -> SSAValue:
-    kind = b.result.element_type
-    if kind == i1:
-        raise Rejected("powers of booleans have no StableHLO form; convert the operand to an integer type")
-    if isinstance(base, SSAValue) and not isinstance(exponent, SSAValue):
-        known = _known_power(b, b.like(base, b.result), exponent)
-        if known is not None:
-            return known
-    wide = [in_computation(b, _rounded(value, kind), kind) for value in (base, exponent)]
-    return b.convert(b.binary(stablehlo.PowerOp, *wide), kind)
-
-
-def _rounded(value: Operand, kind: Attribute) -> Operand:
-    """A number as PyTorch passes it to a power: rounded to the type of the result."""
-    if isinstance(value, SSAValue) or not is_narrow(kind):
-        return value
-    return float(np.frombuffer(packed(value, kind), numpy_dtype(kind)).astype(np.float64)[0])
-
-
-def _known_power(b: Builder, base: SSAValue, exponent: Number) -> SSAValue | None:
-    """The exponents that PyTorch computes by other means than a power; in `bf16`, it rounds each product."""
-    kind = element(base)
-    if exponent == 0:
-        return b.splat(1, b.result)
-    if exponent == 1:
-        return base
-    wide = b.convert(base, computation_type(kind))
-    if exponent in (2, 3) or (is_integer(kind) and isinstance(exponent, int) and 0 < exponent <= 16):
-        return b.convert(_repeated(b, wide, int(exponent.real), kind), kind)
-    if not is_float(kind):
-        return None
-    if exponent in (0.5, -0.5):
-        root = b.unary(stablehlo.SqrtOp, wide)
-        return b.convert(root if exponent == 0.5 else _inverse(b, root), kind)
-    if exponent in (-1, -2):
-        return b.convert(_inverse(b, _repeated(b, wide, -int(exponent.real), kind)), kind)
-    return None
-
-
-def _inverse(b: Builder, value: SSAValue) -> SSAValue:
-    return b.binary(stablehlo.DivideOp, b.splat(1.0, b.plain(value.type)), value)
-
-
-def _repeated(b: Builder, base: SSAValue, count: int, kind: Attribute) -> SSAValue:
-    result = base
-    for _ in range(count - 1):
-        result = b.binary(stablehlo.MultiplyOp, result, base)
-        if kind == bf16:
-            result = b.convert(b.convert(result, bf16), element(base))
-    return result
-
-
 def _hypotenuse(b: Builder, left: Operand, right: Operand) -> SSAValue:
     """`sqrt(left^2 + right^2)` without overflow: the larger is taken out."""
     kind = b.result.element_type
@@ -445,7 +387,6 @@ CONVERSIONS: Mapping[str, Converter] = {
     ),
     **_by_overload({"__lshift__": _shift(True), "__rshift__": _shift(False)}, ("Tensor", "Scalar")),
     **_by_overload({"div": divide}, ("Tensor_mode", "Scalar_mode")),
-    **_by_overload({"pow": _power}, ("Tensor_Tensor", "Tensor_Scalar", "Scalar")),
     **_by_overload({"clamp": _clamp, "clamp_min": _clamp, "clamp_max": _clamp_above}, ("Tensor",)),
     **_by_overload({"where": _where}, ("self", "ScalarOther", "ScalarSelf", "Scalar")),
     **_by_overload(

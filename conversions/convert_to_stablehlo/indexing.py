@@ -58,6 +58,8 @@ def gathered(b: Builder, value: SSAValue, dimension: int, index: SSAValue) -> SS
 
 
 def _gather(b: Builder, value: SSAValue, dim: int, index: SSAValue, *_: object, **_keywords: object) -> SSAValue:
+    if 0 in shape(index):  # then it may have other dimensions than the value
+        return b.splat(0, b.plain(b.result))
     value, index = with_dimension(b, value), with_dimension(b, index)
     dimension = dimension_of(dim, len(shape(value)))
     return b.reshape(gathered(b, value, dimension, index), b.result.get_shape())

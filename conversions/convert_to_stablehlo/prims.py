@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import SSAValue
 
-from vllm_ir.conversions.convert_to_stablehlo import elementwise, reductions, shapes, special_functions
+from vllm_ir.conversions.convert_to_stablehlo import elementwise, powers, reductions, shapes, special_functions
 from vllm_ir.conversions.convert_to_stablehlo.builder import Builder, Converter
 from vllm_ir.conversions.convert_to_stablehlo.dtypes import Operand, is_float
 from vllm_ir.dialects import stablehlo
@@ -61,7 +61,7 @@ def _namesakes() -> dict[str, Converter]:
 
 CONVERSIONS: Mapping[str, Converter] = {
     **_namesakes(),
-    "prims.pow.default": elementwise.CONVERSIONS["aten.pow.Tensor_Tensor"],
+    "prims.pow.default": powers.CONVERSIONS["aten.pow.Tensor_Tensor"],
     "prims.where.default": elementwise.CONVERSIONS["aten.where.self"],
     "prims.div.default": _divide,
     "prims.fma.default": _fused_multiply_add,

@@ -178,6 +178,8 @@ def _sources(b: Builder, source: Operand, value: SSAValue, index: SSAValue) -> S
 def _scatter(
     b: Builder, value: SSAValue, dim: int, index: SSAValue, source: Operand, *, reduce: str | None = None
 ) -> SSAValue:
+    if 0 in shape(index):  # then it may have other dimensions than the value
+        return value
     whole, places, index = _placed(b, value, dim, index)
     combine = None if reduce is None else _REDUCTIONS[reduce]
     return b.reshape(replaced(b, whole, places, _sources(b, source, value, index), combine), shape(value))
@@ -197,6 +199,8 @@ def _scatter_reduce(
     *,
     include_self: bool = True,
 ) -> SSAValue:
+    if 0 in shape(index):
+        return value
     whole, places, index = _placed(b, value, dim, index)
     return b.reshape(_reduced(b, whole, places, _sources(b, source, value, index), reduce, include_self), shape(value))
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, i64
-from xdsl.passes import ModulePass
 from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.conversions.eliminate_clones.cuts import apply_cuts
+from vllm_ir.conversions.eliminate_clones.limit import FirstRewrites, keep_copies, stop_at_cuts, take_cuts, take_updates
 from vllm_ir.conversions.eliminate_clones.plan import Plan
 from vllm_ir.conversions.eliminate_clones.policy import Policy
 from vllm_ir.conversions.eliminate_clones.rewrite import rewrite
+from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.dialects.torch.call import REASON, CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 
@@ -30,30 +31,50 @@ MAX_ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class EliminateClonesPass(ModulePass):
-    """Write updates in place where that cannot be noticed, on copies elsewhere."""
+class EliminateClonesPass(LimitedPass):
+    """Write updates in place where that cannot be noticed, on copies elsewhere.
+
+    With `limit`, that many changes are made: of each function first the copies and moves that its plan needs, then
+    copies that are dropped and updates in place, in program order; see `limit.py`.
+    """
 
     name = "eliminate-clones"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         """Rewrite every functional function of the module."""
+        rewrites = self.start()
         inserted = removed = 0
         for function in op.body.block.ops:
-            if isinstance(function, FuncOp) and function.functional is not None:
-                counts = eliminate_clones(function, Policy())
+            if isinstance(function, FuncOp) and function.functional is not None and rewrites.has(1):
+                counts = eliminate_clones(function, rewrites)
                 inserted, removed = inserted + counts[0], removed + counts[1]
         if inserted:
             counts = {"inserted": IntegerAttr(inserted, i64), "removed": IntegerAttr(removed, i64)}
             op.attributes[CLONES] = DictionaryAttr(counts)
 
 
-def eliminate_clones(function: FuncOp, policy: Policy) -> tuple[int, int]:
+def eliminate_clones(function: FuncOp, rewrites: Rewrites) -> tuple[int, int]:
     """Rewrite one function; returns how many operands calls in value form had, and how many are written in place."""
     inserted = count_updates(function)
-    plan = plan_function(function, policy)
+    plan = _limited_plan(function, rewrites)
+    if plan is None:
+        stop_at_cuts(function)
+        return inserted, 0
     removed = inserted - count_copied_updates(plan)
     rewrite(plan)
     return inserted, removed
+
+
+def _limited_plan(function: FuncOp, rewrites: Rewrites) -> Plan | None:
+    """A plan of no more changes than there may be; None if these are used up by its cuts."""
+    plan = plan_function(function, Policy(), rewrites)
+    if plan is None or not rewrites.take(function.terminator, f"ends @{function.sym_name.data}, put into memory"):
+        return None
+    allowed = take_updates(plan, rewrites)
+    if len(allowed) == len(plan.rewritten):
+        return plan
+    keep_copies(plan, allowed)
+    return plan_function(function, FirstRewrites(allowed), Rewrites())
 
 
 def count_updates(function: FuncOp) -> int:
@@ -71,14 +92,17 @@ def count_copied_updates(plan: Plan) -> int:
     )
 
 
-def plan_function(function: FuncOp, policy: Policy) -> Plan:
-    """A plan without cuts for a function, which is changed by the cuts of those before."""
+def plan_function(function: FuncOp, policy: Policy, rewrites: Rewrites) -> Plan | None:
+    """A plan without cuts for a function, which is changed by the cuts of those before; None if not all may be made."""
     rounds = 0
     limit = MAX_ROUNDS + 2 + sum(1 for _ in function.block.ops)
     while (plan := Plan(function, policy, last=rounds >= MAX_ROUNDS).run()).cuts:
         if rounds > limit:
             raise PassFailedException(f"@{function.sym_name.data}: conflicts are left when everything is copied")
-        apply_cuts(function.block, plan.cuts)
+        taken = take_cuts(plan.cuts, rewrites)
+        apply_cuts(function.block, taken)
+        if taken != plan.cuts:
+            return None
         rounds += 1
     return plan
 

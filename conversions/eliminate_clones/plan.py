@@ -83,6 +83,8 @@ class Plan:
         self.written: set[Storage] = set()
         self.overwritten: dict[SSAValue, SSAValue] = {}
         """Old values by the new ones that have taken their memory."""
+        self.rewritten: dict[Operation, str] = {}
+        """What the plan changes, in program order, and how."""
         self.cuts = Cuts()
         self.disallowed: list[Update] = []
         """Updates that have to stay operations on values, or that the policy wants to."""
@@ -99,6 +101,7 @@ class Plan:
     def _visit(self, op: Operation) -> None:
         if (source := passed_on(op)) is not None:
             self.aliases.alias(op.results[0], source)
+            self.rewritten[op] = "is dropped"
             if self._is_moved(op.results[0], self.aliases.places[source]):
                 self.cuts.keep[op] = f"{name_of(op.results[0])} is looked at by its position in memory"
             return
@@ -111,6 +114,11 @@ class Plan:
             # One call writes all that it writes in place, or nothing.
             decisions = [Decision(update, None) for update in updates]
         self.decisions[op] = decisions
+        first = decisions[0]
+        if first.done:
+            self.rewritten[op] = "is dropped: what it puts there is there already"
+        elif first.place is not None and first.update.result is not None:
+            self.rewritten[op] = "is done in place"
         for decision in decisions:
             if decision.place is not None:
                 self.written.add(decision.place.storage)
@@ -139,7 +147,8 @@ class Plan:
                 return Decision(update, None)
         written = place if update.view is None else place.part(window)
         if update.piece is not None and self._is_there(update.op.operands[update.piece], written):
-            return Decision(update, written, done=True)
+            dropped = not isinstance(update.op, WriteOp) or self.policy.drops(update.op)
+            return Decision(update, written, done=dropped)
         return self._settled(update, written)
 
     def _is_moved(self, value: SSAValue, place: Place) -> bool:
@@ -166,7 +175,8 @@ class Plan:
             return f"{name_of(storage.root)} is donated as a value, not as a buffer"
         if window is None or place.window is None:
             return f"the window of {name_of(update.old)} is not known at compile time"
-        if overlaps_itself(window):
+        # A piece that does not may still be other elements of the old value as well.
+        if overlaps_itself(place.window) or overlaps_itself(window):
             return f"the window of {name_of(update.old)} overlaps itself"
         if op_info(update.form).layout_sensitive and not _same_layout(update.old, place.window):
             return f"{name_of(update.old)} is laid out in another way than the operator takes it"

@@ -8,6 +8,7 @@ from xdsl.ir import Operation
 
 from vllm_ir.conversions.analysis.aliases import Storage
 from vllm_ir.conversions.eliminate_clones.updates import Update
+from vllm_ir.dialects.vllm_ir.memory import WriteOp
 from vllm_ir.frontends.fx.torch_objects import Overload
 
 
@@ -20,6 +21,10 @@ class Policy:
 
     def hoists(self, update: Update) -> bool:
         """Whether other operations may be moved in front of an update, to have read what it overwrites."""
+        return True
+
+    def drops(self, write: WriteOp) -> bool:
+        """Whether a final write may be left out because its value is in its place already."""
         return True
 
     def leaves(self, op: Operation) -> bool:

@@ -14,8 +14,8 @@ from vllm_ir.conversions.eliminate_clones.updates import Update, called_overload
 from vllm_ir.dialects.torch.arguments import operand_indices
 from vllm_ir.dialects.torch.call import REASON, CallOp, index_array
 from vllm_ir.dialects.vllm_ir.function import FuncOp
-from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
-from vllm_ir.dialects.vllm_ir.types import strides_of
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
+from vllm_ir.dialects.vllm_ir.types import BufferType, strides_of
 from vllm_ir.frontends.fx.binding import memory_effects
 from vllm_ir.frontends.fx.build import CallBuilder
 from vllm_ir.frontends.fx.interning import symbol
@@ -38,6 +38,7 @@ class _Rewriter:
         self.block = plan.function.block
         self.buffers: dict[SSAValue, SSAValue] = {}
         """The windows that stand for values in memory that is written."""
+        self.overwritten = _overwritten(plan)
         self.anchor: Operation = self.function.terminator
         self.b = CallBuilder(lambda op: self.block.insert_op_before(op, self.anchor))
         self.dead: list[Operation] = []
@@ -63,6 +64,8 @@ class _Rewriter:
             self._update(op, decisions)
         elif (source := passed_on(op)) is not None:
             self._pass_on(op, source)
+        elif isinstance(op, RelayoutOp) and op.result in self.overwritten and op.value in self.buffers:
+            self._pass_on(op, op.value)  # the same memory, whatever layout the values are said to have
         elif isinstance(op, ReadOp) and self._is_memory(op.result):
             self.buffers[op.result] = op.buffer
             self.dead.append(op)
@@ -117,16 +120,23 @@ class _Rewriter:
     def _allocate(self, op: Operation) -> None:
         """Results that are written later become memory."""
         for result in op.results:
-            storage = self._storage(result)
-            if storage is not None and storage.root is result and storage in self.plan.written:
-                window = self.plan.aliases.places[result].window
-                if window is None:
-                    continue
-                alloc = AllocOp.create(operands=[result], result_types=[window])
-                alloc.location = op.location
-                alloc.results[0].name_hint = result.name_hint
-                self.block.insert_op_after(alloc, op)
-                self.buffers[result] = alloc.buffer
+            if (window := self._written_window(result)) is not None:
+                self.block.insert_op_after(self._alloc(op, result, result, window), op)
+
+    def _written_window(self, result: SSAValue) -> BufferType | None:
+        """The memory that a result becomes, if it is written later."""
+        storage = self._storage(result)
+        if storage is None or storage.root is not result or storage not in self.plan.written:
+            return None
+        return self.plan.aliases.places[result].window
+
+    def _alloc(self, op: Operation, result: SSAValue, value: SSAValue, window: BufferType) -> AllocOp:
+        """Memory that stands for `result` of `op`, and holds `value` at first."""
+        alloc = AllocOp.create(operands=[value], result_types=[window])
+        alloc.location = op.location
+        alloc.results[0].name_hint = result.name_hint
+        self.buffers[result] = alloc.buffer
+        return alloc
 
     # Operations
 
@@ -198,7 +208,10 @@ class _Rewriter:
         self.b.add(call)
         fresh = [result for result, index in zip(call.results, aliased, strict=True) if index < 0]
         for old, new in zip(own, fresh, strict=True):
-            old.replace_all_uses_with(new)
+            if (window := self._written_window(old)) is None:
+                old.replace_all_uses_with(new)
+            else:
+                self.b.add(self._alloc(op, old, new, window))
 
     def _separate_results(self) -> None:
         """Copy a value that is returned as several tensors, of which each is memory of its own."""
@@ -215,6 +228,25 @@ class _Rewriter:
             if isinstance(op, ViewOp | ReadOp) and not any(result.uses for result in op.results):
                 op.detach()
                 op.erase()
+
+
+def _overwritten(plan: Plan) -> set[SSAValue]:
+    """The values whose memory an update takes, and those that they are views of."""
+    found: set[SSAValue] = set()
+    for value in plan.overwritten.values():
+        while value not in found:
+            found.add(value)
+            owner = value.owner
+            if value in plan.overwritten:
+                value = plan.overwritten[value]
+            elif isinstance(owner, Operation) and _leads_back(owner):
+                value = owner.operands[0]
+    return found
+
+
+def _leads_back(op: Operation) -> bool:
+    """Whether what an operation gives is where its first operand is."""
+    return isinstance(op, RelayoutOp) or viewed_overload(op) is not None or passed_on(op) is not None
 
 
 def _state_effects(call: CallOp, overload: Overload) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from xdsl.ir import Block, Operation, OpResult
 from xdsl.traits import IsTerminator, is_side_effect_free
@@ -41,15 +41,18 @@ def reorder(block: Block, before: Mapping[Operation, Set[Operation]]) -> None:
     """
     if not before:
         return
+    order = positions(block)
+    # By position: the order of a set is another one in each run.
+    wished = {op: sorted(others, key=order.__getitem__) for op, others in before.items()}
     done: dict[Operation, None] = {}
-    for op in list(block.ops):
-        _place(op, before, done)
+    for op in order:
+        _place(op, wished, done)
     for op in done:
         op.detach()
     block.add_ops(done)
 
 
-def _place(op: Operation, before: Mapping[Operation, Set[Operation]], done: dict[Operation, None]) -> None:
+def _place(op: Operation, before: Mapping[Operation, Sequence[Operation]], done: dict[Operation, None]) -> None:
     """Add `op` to `done`, behind all that it needs."""
     pending: list[tuple[Operation, bool]] = [(op, False)]
     entered: set[Operation] = set()

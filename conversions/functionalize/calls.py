@@ -46,14 +46,16 @@ def functionalize_call(op: CallOp, storages: Storages, b: CallBuilder) -> None:
         if isinstance(operand.type, BufferType):
             refuse_donated(op, storages.windows[operand], operand)
     check_operands(op, info, storages)
+    # The same window may be another argument, which the caller tells apart.
+    returned = [op.operands[index] if index >= 0 else None for index in op.return_indices]
     merge_operands(op, storages)
     if overload is aten.copy_.default:
         _copy(op, storages, b)
     elif not _call_twin(op, info, storages, b):
         _call_with_updates(op, info, storages, b)
-    for result, index in zip(op.results, op.return_indices, strict=True):
-        if index >= 0:
-            storages.add_alias(result, op.operands[index])
+    for result, operand in zip(op.results, returned, strict=True):
+        if operand is not None:
+            storages.add_alias(result, operand)
 
 
 def _copy(op: CallOp, storages: Storages, b: CallBuilder) -> None:

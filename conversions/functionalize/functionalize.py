@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.calls import functionalize_call, is_layout_sensitive, relayout
 from vllm_ir.conversions.functionalize.donation import donate, drop_invalid_donations, refuse_donated
+from vllm_ir.conversions.functionalize.partial import count_rewrites, leave_in_memory
 from vllm_ir.conversions.functionalize.pure import assemble_groups, make_pure, return_values
 from vllm_ir.conversions.functionalize.storage import Root, Storages, Window
+from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, ORIGINAL_OUTPUT_COUNT, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
@@ -28,27 +29,38 @@ from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.build import CallBuilder
 
+_WHAT = "works on values"
+
 
 @dataclass(frozen=True)
-class FunctionalizePass(ModulePass):
-    """Turn reads and writes of memory into SSA values; writes to arguments move to the end."""
+class FunctionalizePass(LimitedPass):
+    """Turn reads and writes of memory into SSA values; writes to arguments move to the end.
+
+    With `limit`, that many operations on memory become operations on values, in program order, and what is behind them
+    stays at buffer level. The end of a function is the last of its rewrites.
+    """
 
     name = "functionalize"
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
+        rewrites = self.start()
         for function in op.body.block.ops:
-            if isinstance(function, FuncOp) and function.functional is None:
-                _Functionalizer(function).run()
+            if isinstance(function, FuncOp) and function.functional is None and rewrites.has(1):
+                _Functionalizer(function, rewrites).run()
 
 
 class _Functionalizer:
-    def __init__(self, function: FuncOp) -> None:
+    def __init__(self, function: FuncOp, rewrites: Rewrites) -> None:
         self.function = function
+        self.rewrites = rewrites
         self.block = function.block
         self.anchor: Operation = function.terminator
         self.b = CallBuilder(lambda op: self.block.insert_op_before(op, self.anchor))
         self.dead: dict[Operation, None] = {}  # an ordered set
         self.pure = ORIGINAL_OUTPUT_COUNT in function.attributes
+        if self.pure and rewrites.is_limited:
+            # What is left at buffer level needs its arguments in memory.
+            self.pure = rewrites.has(count_rewrites(function))
 
     def run(self) -> None:
         ops = list(self.block.ops)
@@ -59,7 +71,9 @@ class _Functionalizer:
         for op in ops:
             self.anchor = op
             self.b.at(op)
-            self._visit(op)
+            if not self._visit(op):
+                leave_in_memory(self.function, self.storages, self.dead, self.b)
+                return
         self._erase_dead()
         drop_invalid_donations(self.function)
         self.function.properties["functional"] = UnitAttr()
@@ -68,7 +82,11 @@ class _Functionalizer:
         else:
             self._update_signature()
 
-    def _visit(self, op: Operation) -> None:
+    def _visit(self, op: Operation) -> bool:
+        """Rewrite an operation; False, with nothing done, if it is to stay as it is, and with it all behind it."""
+        writes = isinstance(op, CallOp) and op.writes is not None
+        if (writes or isinstance(op, ReadOp | WriteOp | ReturnOp)) and not self.rewrites.take(op, _WHAT):
+            return False
         match op:
             case AllocOp():
                 self.storages.add_alloc(op)
@@ -86,11 +104,12 @@ class _Functionalizer:
                 return_values(self.function, op, self.storages, self.b)
             case ReturnOp():
                 self._finish(op)
-            case CallOp() if op.writes is not None:
+            case CallOp() if writes:
                 functionalize_call(op, self.storages, self.b)
                 self.dead[op] = None
             case _:
-                self._read_operands(op)
+                return self._read_operands(op)
+        return True
 
     def _value(self, op: Operation, buffer: SSAValue) -> SSAValue:
         window = self.storages.windows[buffer]
@@ -104,13 +123,17 @@ class _Functionalizer:
             exact = isinstance(user, ReturnOp) or is_layout_sensitive(user)
             user.operands[use.index] = relayout(self.b, value, op.buffer) if exact else value
 
-    def _read_operands(self, op: Operation) -> None:
-        """Give an operation that only reads the values that its buffers hold."""
+    def _read_operands(self, op: Operation) -> bool:
+        """Give an operation that only reads the values that its buffers hold; False if it is not to be rewritten."""
         donated = donated_indices(op)
         sensitive = is_layout_sensitive(op)
         windows: list[tuple[int, Window]] = []
+        taken = False
         for index, operand in enumerate(op.operands):
             if isinstance(operand.type, BufferType):
+                taken = taken or self.rewrites.take(op, _WHAT)
+                if not taken:
+                    return False
                 value = self._value(op, operand)
                 if sensitive:
                     value = relayout(self.b, value, operand)
@@ -120,6 +143,7 @@ class _Functionalizer:
         for index, window in windows:
             donate(op, window, op.operands[index])
         op.properties.pop("reads", None)
+        return True
 
     def _finish(self, returned: ReturnOp) -> None:
         """Write what changed, then return tensors, and windows where the caller can see an alias."""
@@ -132,7 +156,7 @@ class _Functionalizer:
                 if not window.root.is_argument and shared[window.root] == 1:
                     tensors[index] = relayout(self.b, window.value(self.b), operand)
         for root in self.storages.roots:
-            if root.is_argument and root.changed and not root.donations and root.current is not None:
+            if root.is_argument and root.changed and not root.given_away and root.current is not None:
                 self.b.add(WriteOp.create(operands=[root.current, root.buffer]))
         allocs: dict[Root, SSAValue] = {}
         for index, operand in enumerate(returned.operands):
@@ -153,8 +177,7 @@ class _Functionalizer:
     def _returned_window(self, buffer: SSAValue, allocs: dict[Root, SSAValue]) -> SSAValue:
         """The same window, made of views of an argument or of a new storage that holds the final value."""
         while isinstance(owner := buffer.owner, CallOp) and owner.returns is not None:
-            returns = owner.returns.get_values()
-            buffer = owner.operands[returns[next(i for i, r in enumerate(owner.results) if r is buffer)]]
+            buffer = self.storages.aliases[buffer]
         if isinstance(buffer, BlockArgument):
             return buffer
         if isinstance(owner, ViewOp):
@@ -184,11 +207,11 @@ class _Functionalizer:
 
     def _update_signature(self) -> None:
         """Arguments are mutated only if they are written, donated if they were given away."""
-        changed = [root for root in self.storages.roots if root.changed and not root.donations]
+        changed = [root for root in self.storages.roots if root.changed and not root.given_away]
         written = {root.buffer for root in changed}
         # Memory that several arguments share is written through the first of them.
         targets = {root_of(root.buffer) for root in changed}
-        donated = {root.buffer for root in self.storages.roots if root.donations}
+        donated = {root.buffer for root in self.storages.roots if root.given_away}
         attributes: list[dict[str, Attribute]] = []
         for index, argument in enumerate(self.function.block.args):
             entry = self.function.argument_attributes(index)

@@ -13,9 +13,9 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from xdsl.dialects.builtin import DYNAMIC_INDEX, ArrayAttr, DictionaryAttr
 from xdsl.ir import Attribute, SSAValue
 
-from vllm_ir.conversions.analysis.regions import may_overlap
+from vllm_ir.conversions.analysis.regions import is_empty, may_overlap
 from vllm_ir.conversions.errors import fail
-from vllm_ir.conversions.functionalize.storage import Root, Storages
+from vllm_ir.conversions.functionalize.storage import Root, Storages, Window
 from vllm_ir.dialects.torch.arguments import map_operands, operand_indices
 from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, offset_of, shape_of, strides_of
@@ -35,13 +35,16 @@ def check_operands(op: CallOp, info: OpInfo, storages: Storages) -> None:
     """Stop where a written operand overlaps itself, or another operand in a way that makes the result undefined."""
     written = set(op.write_indices)
     for index in written:
-        kind = op.operands[index].type
-        if isinstance(kind, BufferType) and overlaps_itself(kind):
+        operand = op.operands[index]
+        if not isinstance(operand.type, BufferType):
+            continue
+        if overlaps_itself(operand.type):
             fail(
                 op,
                 f"writes {_name(op, index)}, whose elements share memory; "
                 "the result would depend on the order of the writes: write to a clone",
             )
+        _check_bases(op, index, storages.windows[operand])
     shared = False
     for first, second in _overlapping(op, storages):
         index, other = (first, second) if first in written else (second, first)
@@ -50,6 +53,21 @@ def check_operands(op: CallOp, info: OpInfo, storages: Storages) -> None:
             _check_pair(op, info, index, other, other in written)
     if (shared or _repeats(op)) and _is_native(info) and _eager_refuses(op, info, storages):
         fail(op, "some of its operands share memory in a way that eager refuses; clone what is read first")
+
+
+def _check_bases(op: CallOp, written: int, window: Window) -> None:
+    """Stop where the written window is a part of one in which other elements are the same memory, and change too."""
+    if is_empty(window.type):
+        return
+    base = window.parent
+    while base is not None:
+        if overlaps_itself(base.type):
+            fail(
+                op,
+                f"writes {_name(op, written)}, a view of a window ({base.type}) whose elements share memory, so that "
+                "others of them change as well: write to what was expanded, or to a clone",
+            )
+        base = base.parent
 
 
 def _overlapping(op: CallOp, storages: Storages) -> Iterator[tuple[int, int]]:

@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
+from vllm_ir.conversions.analysis.regions import covers, is_empty
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.splits import view_codecs
 from vllm_ir.conversions.functionalize.strided import BitsCodec, FlattenCodec, StridedCodec
@@ -61,6 +62,11 @@ class Root:
         """Whether the storage holds something else than at first."""
         return self.current is not self.initial
 
+    @property
+    def given_away(self) -> bool:
+        """Whether all of the storage was donated; what is left of one that was given away in part is the caller's."""
+        return not is_empty(self.type) and any(covers(donation.window, self.type) for donation in self.donations)
+
 
 @dataclass(eq=False)
 class Window:
@@ -88,7 +94,9 @@ class Window:
         return self.cached
 
     def assign(self, b: CallBuilder, value: SSAValue) -> None:
-        """Replace what the window holds."""
+        """Replace what the window holds; nothing happens to one without elements, or to what that is a part of."""
+        if is_empty(self.type):
+            return
         chain: list[tuple[Window, SSAValue]] = []
         window, new = self, value
         while window.parent is not None and window.codec is not None:
@@ -120,6 +128,8 @@ class Storages:
         self.b = b
         self.roots: list[Root] = []
         self.windows: dict[SSAValue, Window] = {}
+        self.aliases: dict[SSAValue, SSAValue] = {}
+        """For results that are an operand's buffer that operand, as the program has it."""
         self._flat: dict[Window, Window] = {}
         self._add_arguments()
 
@@ -185,7 +195,7 @@ class Storages:
     def add_alloc(self, op: AllocOp) -> None:
         """A new storage."""
         root = self._add_root(op.buffer)
-        root.current = op.init
+        root.initial = root.current = op.init
 
     def add_view(self, op: ViewOp) -> None:
         """Windows onto the storage of an existing one."""
@@ -201,6 +211,7 @@ class Storages:
     def add_alias(self, result: OpResult, operand: SSAValue) -> None:
         """A result that is the operand's buffer."""
         self.windows[result] = self.windows[operand]
+        self.aliases[result] = operand
 
     def _strided(self, op: ViewOp, base: Window) -> Window:
         """`as_strided` refers to the storage, whatever window it is applied to."""

@@ -16,6 +16,7 @@ from vllm_ir.conversions.narrow_updates.indexed import plan_for, reached
 from vllm_ir.conversions.narrow_updates.order import inputs_of
 from vllm_ir.conversions.narrow_updates.versions import Part, Root, Update, Version
 from vllm_ir.conversions.narrow_updates.windows import Window
+from vllm_ir.conversions.rewrites import Rewrites
 from vllm_ir.dialects.stablehlo import (
     DynamicSliceOp,
     DynamicUpdateSliceOp,
@@ -37,7 +38,9 @@ Starts: TypeAlias = list[int | SSAValue]
 class Analysis:
     """The parts that the values of a block are, as far as their tensors are updated."""
 
-    def __init__(self, ops: Sequence[Operation]) -> None:
+    def __init__(self, ops: Sequence[Operation], rewrites: Rewrites) -> None:
+        """Of operations of a block that are needed; those behind the last of the `rewrites` stay as they are."""
+        self._rewrites = rewrites
         self.parts: dict[SSAValue, Part] = {}
         self.updates: dict[Operation, Version] = {}
         """Operations that make a new version."""
@@ -81,7 +84,8 @@ class Analysis:
         if part is None:
             return
         window = self._window(op, part.window)
-        if window is None or not _is_box(window, part.version.root):
+        possible = window is not None and _is_box(window, part.version.root)
+        if window is None or not possible or not self._rewrites.take(op, "is read from the newest tensor that serves"):
             self._roots.add(result)
         else:
             self._set(result, part.version, window)
@@ -119,11 +123,12 @@ class Analysis:
             source = op.operands[1]
             target = part.window.narrowed(self._starts(op.operands[2:]), shape(source))
             possible = part.window.is_whole or _is_box(target, part.version.root)
-            if (version := self._put_back(part, target, self.part(source), position)) is not None:
+            version = self._put_back(part, target, self.part(source), position)
+            if version is not None and self._rewrites.take(op, "is dropped: its part is updated in its place"):
                 self._set(result, version, part.window)
                 self.returns.add(op)
                 return
-        if not possible:
+        if not possible or not (part.window.is_whole or self._rewrites.take(op, "updates the whole tensor")):
             self._roots.add(result)
             return
         version = Version(part.version.root, part.version, Update(op, part.window, target), position)

@@ -19,6 +19,7 @@ from vllm_ir.conversions.narrow_updates.indexed import Plan, gathered, plan_for,
 from vllm_ir.conversions.narrow_updates.order import Needed, first_dependents, inputs_of
 from vllm_ir.conversions.narrow_updates.versions import Part, Update, Version
 from vllm_ir.conversions.narrow_updates.windows import Start, Window
+from vllm_ir.conversions.rewrites import Rewrites
 from vllm_ir.dialects.stablehlo import (
     AddOp,
     ClampOp,
@@ -37,10 +38,11 @@ Node: TypeAlias = "Operation | Version | SSAValue"
 class Emission:
     """Emits the needed operations of a block into another one."""
 
-    def __init__(self, needed: Needed, analysis: Analysis) -> None:
+    def __init__(self, needed: Needed, analysis: Analysis, rewrites: Rewrites) -> None:
         self.block = Block()
         self.b = Builder(self.block)
         self._analysis = analysis
+        self._rewrites = rewrites
         made = {op for op, version in analysis.updates.items() if version.is_made}
         made |= {op for op in analysis.returns if analysis.parts[op.results[0]].version.position >= 0}
         self._firsts = first_dependents(needed, made)
@@ -122,7 +124,9 @@ class Emission:
         if op not in self._plans:
             part = self._analysis.parts[op.operand]
             root = part.version.root
-            self._plans[op] = plan_for(op, part.window, root.box(part.window), root.shape)
+            plan = plan_for(op, part.window, root.box(part.window), root.shape)
+            taken = plan is not None and self._rewrites.take(op, "reads from the newest tensor that serves")
+            self._plans[op] = plan if taken else None
         return self._plans[op]
 
     def _newest_for(self, op: Operation, part: Part) -> Version:

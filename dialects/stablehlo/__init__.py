@@ -32,11 +32,7 @@ from xdsl_jax.dialects.stablehlo.control_flow_ops import (
 from xdsl_jax.dialects.stablehlo.data_movement_ops import (
     BroadcastInDimOp,
     ConcatenateOp,
-    DynamicSliceOp,
-    GatherOp,
     ReshapeOp,
-    ScatterOp,
-    SliceOp,
     TransposeOp,
 )
 from xdsl_jax.dialects.stablehlo.dynamism_ops import (
@@ -126,27 +122,34 @@ from vllm_ir.dialects.stablehlo.convolution import ConvDimensionsAttr, Convoluti
 from vllm_ir.dialects.stablehlo.loops import WhileOp
 from vllm_ir.dialects.stablehlo.ordering import ReverseOp, SortOp
 from vllm_ir.dialects.stablehlo.padding import PadOp
+from vllm_ir.dialects.stablehlo.parts import DynamicSliceOp, GatherOp, ScatterOp, SliceOp
 from vllm_ir.dialects.stablehlo.updates import DynamicUpdateSliceOp
 from vllm_ir.dialects.stablehlo.windows import ReduceWindowOp, SelectAndScatterOp
+
+_REPLACED = tuple(op.name for op in (DynamicSliceOp, GatherOp, PadOp, ScatterOp, SliceOp, WhileOp))
 
 StableHlo = Dialect(
     "stablehlo",
     [
-        *(operation for operation in _Base.operations if operation.name not in (PadOp.name, WhileOp.name)),
+        *(operation for operation in _Base.operations if operation.name not in _REPLACED),
         AllGatherOp,
         AllReduceOp,
         AllToAllOp,
         CollectiveBroadcastOp,
         CollectivePermuteOp,
         ConvolutionOp,
+        DynamicSliceOp,
         DynamicUpdateSliceOp,
+        GatherOp,
         PadOp,
         PartitionIdOp,
         ReduceScatterOp,
         ReduceWindowOp,
         ReplicaIdOp,
         ReverseOp,
+        ScatterOp,
         SelectAndScatterOp,
+        SliceOp,
         SortOp,
         WhileOp,
     ],

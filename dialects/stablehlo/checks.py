@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from xdsl.dialects.builtin import DYNAMIC_INDEX, TensorType
+from xdsl.dialects.builtin import DYNAMIC_INDEX, DenseIntOrFPElementsAttr, TensorType
 from xdsl.ir import Attribute, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -65,6 +65,23 @@ def check_dimension(name: str, dimension: int, rank: int) -> None:
     """A dimension exists."""
     if not 0 <= dimension < rank:
         raise VerifyException(f"{name} is {dimension}, the operand has {rank} dimensions")
+
+
+def check_positive(name: str, entries: Sequence[int]) -> None:
+    """Sizes and steps are at least 1."""
+    for entry in entries:
+        if entry < 1:
+            raise VerifyException(f"{name} has the entry {entry}, which is not positive")
+
+
+def pairs_of(name: str, given: DenseIntOrFPElementsAttr, rank: int) -> list[tuple[int, int]]:
+    """The rows of a matrix of two columns, one row for each dimension."""
+    shape = given.get_shape()
+    if len(shape) != 2 or shape[1] != 2:
+        raise VerifyException(f"{name} has shape {shape_text(shape)}, expected rows of two")
+    check_rank(name, range(shape[0]), rank)
+    numbers = cast("Sequence[int]", given.get_values())
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def check_body(name: str, body: Region, arguments: Sequence[Attribute], results: Sequence[Attribute]) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import cast
 
@@ -85,15 +86,15 @@ def group_rows(groups: DenseIntOrFPElementsAttr) -> list[list[int]]:
         raise VerifyException(f"replica_groups has {len(shape)} dimensions, expected 2: a row for each group")
     flat = list(cast(Sequence[int], groups.get_values()))
     named = [number for number in flat if number >= 0]  # -1 fills up rows of unequal length
-    for number in named:
-        if named.count(number) > 1:
+    for number, count in Counter(named).items():
+        if count > 1:
             raise VerifyException(f"replica_groups names process {number} twice")
     return [flat[row * shape[1] : (row + 1) * shape[1]] for row in range(shape[0])]
 
 
 def _divide(shape: list[int], dimension: int, count: int) -> None:
     """Make a dimension one of its `count` equal pieces."""
-    if shape[dimension] % count:
+    if count < 1 or shape[dimension] % count:
         raise VerifyException(f"dimension {dimension} of size {shape[dimension]} has no {count} equal pieces")
     shape[dimension] //= count
 

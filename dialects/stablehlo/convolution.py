@@ -32,7 +32,7 @@ from xdsl.printer import Printer
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.dialects.stablehlo.checks import check_shape, fits, tensor_of
+from vllm_ir.dialects.stablehlo.checks import check_positive, check_rank, check_shape, fits, tensor_of
 from vllm_ir.dialects.stablehlo.windows import padding_pairs, window_count
 
 Labels: TypeAlias = ArrayAttr[StringAttr]
@@ -124,6 +124,8 @@ class ConvolutionOp(IRDLOperation):
         at = _positions(numbers.input)
         kernel, output = _positions(numbers.kernel), _positions(numbers.output)
         groups, batches = self.feature_group_count.value.data, self.batch_group_count.value.data
+        check_positive("feature_group_count", [groups])
+        check_positive("batch_group_count", [batches])
         if not fits(lhs[at["f"]], rhs[kernel["i"]] * groups):
             raise VerifyException(
                 f"lhs has {lhs[at['f']]} features, rhs takes {rhs[kernel['i']]} in each of {groups} groups"
@@ -144,8 +146,9 @@ class ConvolutionOp(IRDLOperation):
             for entries in (self.window_strides, self.lhs_dilation, self.rhs_dilation)
         ]
         pads = padding_pairs(self.padding, spatial)
-        if any(len(entries) != spatial for entries in (*given, pads)):
-            raise VerifyException(f"strides, dilations and padding need {spatial} entries each")
+        for name, entries in zip(("window_strides", "lhs_dilation", "rhs_dilation"), given, strict=True):
+            check_rank(name, entries, spatial)
+            check_positive(name, entries)
         return [
             window_count(lhs[at[str(i)]], rhs[kernel[str(i)]], given[0][i], *pads[i], given[2][i], given[1][i])
             for i in range(spatial)

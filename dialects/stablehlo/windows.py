@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
-
 from xdsl.dialects.builtin import I64, AnyTensorType, DenseArrayBase, DenseIntOrFPElementsAttr, i1, i64
 from xdsl.irdl import (
     IRDLOperation,
@@ -22,15 +19,20 @@ from xdsl.irdl import (
 from xdsl.traits import RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.dialects.stablehlo.checks import check_body, check_rank, check_same_element, check_shape, tensor_of
+from vllm_ir.dialects.stablehlo.checks import (
+    check_body,
+    check_positive,
+    check_rank,
+    check_same_element,
+    check_shape,
+    pairs_of,
+    tensor_of,
+)
 
 
 def padding_pairs(padding: DenseIntOrFPElementsAttr | None, rank: int) -> list[tuple[int, int]]:
     """Elements added before and behind each dimension."""
-    if padding is None:
-        return [(0, 0)] * rank
-    numbers = cast(Sequence[int], padding.get_values())
-    return list(zip(numbers[::2], numbers[1::2], strict=True))
+    return [(0, 0)] * rank if padding is None else pairs_of("padding", padding, rank)
 
 
 def window_count(size: int, window: int, stride: int, low: int, high: int, dilation: int = 1, base: int = 1) -> int:
@@ -77,10 +79,10 @@ class ReduceWindowOp(IRDLOperation):
             "window_strides": _values(self.window_strides, rank),
             "base_dilations": _values(self.base_dilations, rank),
             "window_dilations": _values(self.window_dilations, rank),
-            "padding": padding_pairs(self.padding, rank),
         }
         for name, entries in given.items():
             check_rank(name, entries, rank)
+            check_positive(name, entries)
         expected = self._windows(shape)
         for index, (kind, initial, output) in enumerate(zip(types, self.init_values, self.outputs, strict=True)):
             result, start = tensor_of(f"output {index}", output), tensor_of(f"initial value {index}", initial)
@@ -136,8 +138,9 @@ class SelectAndScatterOp(IRDLOperation):
         check_shape("init_value", tensor_of("init_value", self.init_value), ())
         windows, strides = _values(self.window_dimensions, rank), _values(self.window_strides, rank)
         pads = padding_pairs(self.padding, rank)
-        for name, entries in (("window_dimensions", windows), ("window_strides", strides), ("padding", pads)):
+        for name, entries in (("window_dimensions", windows), ("window_strides", strides)):
             check_rank(name, entries, rank)
+            check_positive(name, entries)
         counts = [
             window_count(size, window, stride, *pad) if size >= 0 else size
             for size, window, stride, pad in zip(shape, windows, strides, pads, strict=True)

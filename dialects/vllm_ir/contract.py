@@ -11,15 +11,17 @@ Result attribute: `vllm_ir.aliases` (the result is a window onto the storage of 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 from xdsl.traits import IsTerminator
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.dialects.messages import OperationVerifyError, operand_text, operation_text, value_text
+from vllm_ir.dialects.messages import OperationVerifyError, operand_text, operation_text, result_text, value_text
 from vllm_ir.dialects.torch.call import CallOp
-from vllm_ir.dialects.vllm_ir.high_level import donated_indices
+from vllm_ir.dialects.vllm_ir.expressions import verify_size
+from vllm_ir.dialects.vllm_ir.high_level import OperandEffects, donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, verify_tensor_type
 
@@ -69,11 +71,21 @@ def written_buffers(op: Operation) -> Iterator[SSAValue]:
 
 
 def verify_types(block: Block) -> None:
-    """Tensors in the body have element types and layouts of PyTorch."""
+    """Tensors in the body have element types and layouts of PyTorch, and no operation holds others."""
     seen: set[int] = set()  # by identity: types are shared, and comparing them costs more than checking them
     for argument in block.args:
         _verify_type(argument, argument.owner.parent_op(), seen)
     for op in block.ops:
+        if op.regions:
+            raise OperationVerifyError(op, f"{operation_text(op)} has a region; branches are functions of their own")
+        if not (isinstance(op, AllocOp | ViewOp | CallOp) or op.has_trait(OperandEffects)):
+            for index, result in enumerate(op.results):
+                if isinstance(result.type, BufferType):
+                    raise OperationVerifyError(
+                        op,
+                        f"{operation_text(op)} gives the buffer {result_text(op, index)}, but "
+                        "does not say in which storage",
+                    )
         for result in op.results:
             _verify_type(result, op, seen)
 
@@ -103,8 +115,10 @@ def verify_signature(block: Block, attributes: Attributes, *, pure: bool = False
         for attribute in (MUTATED, STORAGE, WINDOW):
             if attribute in given and not is_buffer and not (stands_for_buffer and attribute != MUTATED):
                 raise VerifyException(f"{name} is marked {attribute} but has type {type_text}, not a buffer")
-        if SYMBOL in given and not is_integer:
-            raise VerifyException(f"{name} is marked {SYMBOL} but has type {type_text}, not an integer")
+        if (symbol := given.get(SYMBOL)) is not None:
+            if not is_integer:
+                raise VerifyException(f"{name} is marked {SYMBOL} but has type {type_text}, not an integer")
+            verify_size(cast(StringAttr, symbol).data)
         if (window := given.get(WINDOW)) is not None and device_of(window) != device:
             raise VerifyException(f"{WINDOW} of {name} is on {device_of(window)}, not on {device}")
         if (storage := given.get(STORAGE)) is not None:

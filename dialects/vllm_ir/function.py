@@ -27,6 +27,7 @@ from xdsl.printer import Printer
 from xdsl.traits import HasParent, IsolatedFromAbove, IsTerminator, NoMemoryEffect, Pure, ReturnLike, SymbolOpInterface
 from xdsl.utils.exceptions import VerifyException
 
+from vllm_ir.dialects.order import verify_order
 from vllm_ir.dialects.torch.syntax import ArgumentParser, ArgumentPrinter, verify_arguments
 from vllm_ir.dialects.vllm_ir.contract import (
     ALIASES,
@@ -194,6 +195,7 @@ class FuncOp(IRDLOperation):
         """The body agrees with the signature, and with the rules of its level."""
         name = f"@{self.sym_name.data}"
         block, terminator = self.block, self.terminator
+        verify_order(self)
         _verify_same_types(f"{name}: argument", block.arg_types, self.function_type.inputs.data)
         _verify_same_types(f"{name}: result", terminator.operand_types, self.function_type.outputs.data)
         arguments = _attribute_list(f"{name}: arg_attrs", self.arg_attrs, len(block.args))

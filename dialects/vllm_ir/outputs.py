@@ -36,6 +36,7 @@ from vllm_ir.dialects.vllm_ir.contract import (
     root_of,
     verify_attribute_kinds,
 )
+from vllm_ir.dialects.vllm_ir.expressions import verify_size
 from vllm_ir.dialects.vllm_ir.types import (
     DTYPES,
     BufferType,
@@ -227,6 +228,7 @@ def _numbers(name: str, view: DictionaryAttr, field: str) -> list[int | str]:
 
 def _number(name: str, field: str, entry: Attribute) -> int | str:
     if isinstance(entry, StringAttr):
+        verify_size(entry.data)
         return entry.data
     if isinstance(entry, IntegerAttr) and (number := cast(IntegerAttr, entry).value.data) >= 0:
         return number

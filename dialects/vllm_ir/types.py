@@ -41,6 +41,8 @@ from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 from xdsl.utils.exceptions import VerifyException
 
+from vllm_ir.dialects.vllm_ir.expressions import verify_size
+
 Dimensions: TypeAlias = ArrayAttr[IntAttr | StringAttr]
 """Integers and symbolic expressions."""
 
@@ -55,6 +57,8 @@ DTYPES: frozenset[Attribute] = frozenset(
 )
 """Element types that tensors of a PyTorch program have; `i1` is `torch.bool`, one byte each."""
 
+_MOST_ELEMENTS = 2**59
+"""Elements of the largest type, 16 bytes each, whose bytes PyTorch can count."""
 _LAYOUT_FIELDS = ("sizes", "strides", "device")
 _BUFFER_FIELDS = ("sizes", "strides", "offset", "device")
 
@@ -157,10 +161,29 @@ def _verify_window(shape: Sequence[int], layout: LayoutAttr | BufferType) -> Non
         for dimension, entry in enumerate(known):
             if isinstance(entry, int) and entry < 0:
                 raise VerifyException(f"{name} of dimension {dimension} is {entry}, which is negative")
+            verify_size(entry)
+    _verify_extent(shape, _known(layout.strides), layout.offset if isinstance(layout, BufferType) else None)
     for dimension, (size, entry) in enumerate(zip(shape, _known(layout.sizes) or (), strict=False)):
         if isinstance(entry, int) if size == DYNAMIC_INDEX else entry != size:
             size_text = "?" if size == DYNAMIC_INDEX else size
             raise VerifyException(f"sizes of dimension {dimension} is {entry!r}, the shape has {size_text}")
+
+
+def _verify_extent(
+    shape: Sequence[int],
+    strides: Sequence[int | str] | None = None,
+    offset: IntAttr | StringAttr | NoneAttr | None = None,
+) -> None:
+    """The window ends where an address can be; what is symbolic is not counted."""
+    for size in shape:
+        verify_size(size)
+    steps = strides if strides is not None else contiguous_strides([max(size, 1) for size in shape])
+    first = offset.data if isinstance(offset, IntAttr) else 0
+    known = [(size - 1) * step for size, step in zip(shape, steps, strict=True) if isinstance(step, int) and size > 0]
+    if (last := first + sum(known)) >= _MOST_ELEMENTS:
+        raise VerifyException(
+            f"its last element is number {last} of the storage, more than 2**63 bytes behind the first"
+        )
 
 
 @irdl_attr_definition
@@ -245,6 +268,7 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
         _verify_window(self.get_shape(), self)
         if isinstance(self.offset, IntAttr) and self.offset.data < 0:
             raise VerifyException(f"offset is {self.offset.data}, which is negative")
+        verify_size(offset_of(self))
 
     @property
     def tensor(self) -> TensorType[Attribute]:
@@ -271,7 +295,9 @@ def verify_tensor_type(type: Attribute) -> None:
         raise VerifyException(f"element type {tensor.element_type} is not a dtype of PyTorch")
     if isinstance(tensor.encoding, LayoutAttr):
         _verify_window(tensor.get_shape(), tensor.encoding)
-    elif not isinstance(tensor.encoding, NoneAttr):
+    elif isinstance(tensor.encoding, NoneAttr):
+        _verify_extent(tensor.get_shape())
+    else:
         raise VerifyException(f"encoding {tensor.encoding} is not a layout")
 
 

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import zipfile
 from collections.abc import Callable, Iterator
 from typing import cast
 
@@ -11,7 +10,8 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from vllm_ir.frontends.fx.attributes import ModuleTensors
-from vllm_ir.frontends.fx.errors import FxImportError, error_summary
+from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.exported_file import load_exported
 from vllm_ir.frontends.fx.fakes import InputSource
 from vllm_ir.frontends.fx.normalize import Normalized, normalize, trace_normalized
 
@@ -52,24 +52,18 @@ def capture_exported(program: torch.export.ExportedProgram | str | os.PathLike[s
     Parameters, buffers (persistent or not) and constants become attributes, and buffers that the program mutates are
     mutated. Inputs are the program's arguments, flattened; outputs keep their nesting. Symbolic sizes are kept.
 
-    Raises `FxImportError` for a file that `torch.export.load` does not accept.
+    Raises `FxImportError` for a file that `torch.export.load` does not accept, or that is not safe to load.
     """
     if not isinstance(program, torch.export.ExportedProgram):
-        program = _load(os.fspath(program))
+        path = os.fspath(program)
+        if not os.path.isfile(path):
+            raise FxImportError(f"there is no file `{path}`")
+        try:
+            program = load_exported(path)
+        except FxImportError as error:
+            raise FxImportError(f"`{path}` is {error.reason}") from error
     # Guards on the example's sizes are for callers with other inputs; the graph is complete without them.
     return normalize(program.module(check_guards=False))
-
-
-def _load(path: str) -> torch.export.ExportedProgram:
-    if not os.path.isfile(path):
-        raise FxImportError(f"there is no file `{path}`")
-    if not zipfile.is_zipfile(path):
-        # torch.export.load would log its own traceback first.
-        raise FxImportError(f"`{path}` is not a program saved by torch.export.save: it is not a zip archive")
-    try:
-        return torch.export.load(path)
-    except Exception as error:
-        raise FxImportError(f"`{path}` is not a program saved by torch.export.save: {error_summary(error)}") from error
 
 
 def _modules_of(function: Callable[..., object]) -> Iterator[tuple[str, nn.Module]]:

@@ -22,6 +22,10 @@ class FxImportError(ValueError):
 
 def error_summary(error: BaseException) -> str:
     """The first line of an exception's message, or its type if it has none."""
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
+
+    if isinstance(error, DataDependentOutputException | DynamicOutputShapeException):  # their message is the operator
+        return f"{error.func} gives what depends on elements, which tracing does not know; call it outside of the graph"
     message = str(error).strip()
     if message.startswith(_NOT_FAKE):
         return "it uses a tensor that is neither an argument nor held by a traced module; pass it as an argument"

@@ -26,7 +26,7 @@ from vllm_ir.dialects.torch.call import CallOp, index_array
 from vllm_ir.dialects.torch.constant import ConstantOp
 from vllm_ir.dialects.vllm_ir.function import ALIASES, MUTATED, FuncOp, ReturnOp, root_of, written_buffers
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
-from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.arithmetic import INTEGER_OPERATIONS
 from vllm_ir.frontends.fx.binding import bind, call_properties, memory_effects
@@ -139,7 +139,7 @@ class GraphImporter:
         data = value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes().hex()
         op = ConstantOp.create(properties={"data": StringAttr(data)}, result_types=[self.types.tensor(value)])
         fake = node.meta.get("val")
-        return self._fresh(self.add(op, node.name).results[0], fake if isinstance(fake, Tensor) else value)
+        return self.fresh(self.add(op, node.name).results[0], fake if isinstance(fake, Tensor) else value)
 
     def _output(self, node: fx.Node) -> object:
         operands: list[SSAValue] = []
@@ -191,6 +191,8 @@ class GraphImporter:
         base = self._viewed(operands, value) if not info.writes else None
         if base is not None:
             return self._view(node, target, trees, operands, value)
+        if info.writes and info.has_results and (outputs := self._outputs(node, info, bound, value)) is not None:
+            return outputs
         return self._call(node, info, trees, operands, value)
 
     def _call(
@@ -217,10 +219,21 @@ class GraphImporter:
         ]
         op = self.add(CallOp.create(operands=operands, result_types=types, properties=properties), node.name)
         results = [
-            self._alias(result, operands[index]) if index >= 0 else self._fresh(result, leaf)
+            self._written(result, operands[index]) if index >= 0 else self.fresh(result, leaf)
             for result, index, leaf in zip(op.results, returns, leaves, strict=True)
         ]
         return _rebuild(value, iter(results)) if results else None
+
+    def _outputs(self, node: fx.Node, info: OpInfo, bound: list[object], value: object) -> object:
+        """What a call gives whose outputs grow, or are not what its fake implementation gives; None for all others."""
+        from vllm_ir.frontends.fx.outputs import import_outputs  # imports this module
+
+        leaves = list(_leaves(value))
+        grows = any(isinstance(argument, fx.Node) and _is_empty(argument.meta.get("val")) for argument in bound)
+        if not grows and all(storage_key(leaf) in self.buffers for leaf in leaves if isinstance(leaf, Tensor)):
+            return None
+        found = import_outputs(self, node, info, bound, leaves)
+        return None if found is None else _rebuild(value, iter(found))
 
     def _returned(self, leaf: object, operands: Sequence[SSAValue], written: Sequence[int]) -> int:
         """The written operand that a result is; -1 for a new tensor."""
@@ -378,7 +391,7 @@ class GraphImporter:
             raise FxImportError(f"a value of type {type(value).__name__} is not supported")
         return found
 
-    def _fresh(self, result: SSAValue, leaf: object) -> SSAValue:
+    def fresh(self, result: SSAValue, leaf: object) -> SSAValue:
         """A result, in a storage of its own if its memory matters."""
         if not isinstance(leaf, Tensor):
             return result
@@ -392,6 +405,12 @@ class GraphImporter:
     def _alias(self, result: SSAValue, operand: SSAValue) -> SSAValue:
         self.keys[result] = self.keys[operand]
         return result
+
+    def _written(self, result: SSAValue, operand: SSAValue) -> SSAValue:
+        """A result that is the operand which the call writes, the same tensor for the caller."""
+        if operand in self.changed_arguments:
+            self.changed_arguments[result] = self.changed_arguments[operand]
+        return self._alias(result, operand)
 
     def read(self, value: SSAValue) -> SSAValue:
         """The value that a buffer holds now."""
@@ -407,8 +426,8 @@ class GraphImporter:
     def results(self, value: object, results: Sequence[SSAValue]) -> object:
         """Results of a call in the structure of `value`, its meta."""
         if isinstance(value, Tensor):
-            return self._fresh(results[0], value)
-        fresh = [self._fresh(result, leaf) for result, leaf in zip(results, _leaves(value), strict=True)]
+            return self.fresh(results[0], value)
+        fresh = [self.fresh(result, leaf) for result, leaf in zip(results, _leaves(value), strict=True)]
         return _rebuild(value, iter(fresh))
 
     def add(self, op: Operation, name: str) -> Operation:
@@ -435,7 +454,11 @@ class GraphImporter:
             regions=[Region(self.block)],
         )
         attributes: list[dict[str, Attribute]] = [{} for _ in self.block.args]
-        touching = [op for op in self.block.ops if "writes" in op.properties or "donated" in op.properties]
+        touching = [
+            op
+            for op in self.block.ops
+            if "writes" in op.properties or "donated" in op.properties or type(op) is WriteOp
+        ]
         for op in touching:
             for buffer in [*written_buffers(op), *(op.operands[index] for index in donated_indices(op))]:
                 root = root_of(buffer)
@@ -448,6 +471,10 @@ class GraphImporter:
             aliases.append({ALIASES: IntegerAttr(root.index, i64)} if isinstance(root, BlockArgument) else {})
         function.set_result_attributes(aliases)
         return function
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, Tensor) and any(type(size) is int and size == 0 for size in value.shape)
 
 
 def _leaves(value: object) -> Iterator[object]:

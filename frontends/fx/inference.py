@@ -18,7 +18,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerType, NoneType, i1
 from xdsl.ir import Attribute, SSAValue
 
 from vllm_ir.dialects.vllm_ir.types import shape_of, sizes_of
-from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.symbols import sample
 from vllm_ir.frontends.fx.types import NUMBER_TYPES, TypeCache, example, is_shaped
@@ -74,11 +74,13 @@ def _infer(
         keywords = dict(zip(names, bound[info.positional :], strict=False))
         try:
             result = overload(*bound[: info.positional], **keywords)
+            return [_type(leaf) for leaf in _flatten(result)]
+        except FxImportError:
+            raise
         except (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException):
             return None
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            raise FxImportError(f"{overload} refuses its arguments: {error}") from error
-        return [_type(leaf) for leaf in _flatten(result)]
+        except Exception as error:
+            raise FxImportError(f"{overload} refuses its arguments: {error_summary(error)}") from error
 
 
 def _flatten(value: object) -> list[object]:

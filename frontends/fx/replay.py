@@ -1,6 +1,7 @@
 """Running an FX graph node by node while it is being traced, keeping names, locations and errors apart."""
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -141,9 +142,8 @@ class Replay(fx.Interpreter):
         for leaf, steps in zip(pytree.tree_leaves(result), strides, strict=True):
             if isinstance(leaf, torch.Tensor) and not has_symbolic_metadata(leaf):
                 restride_fake(leaf, steps)
-                node = node_of_tensor(self._tracer, leaf)
-                if node is not None and isinstance(node.meta.get("val"), torch.Tensor):
-                    restride_fake(node.meta["val"], steps)
+                for value in _recorded(node_of_tensor(self._tracer, leaf)):
+                    restride_fake(value, steps)
 
     def _annotate(self, n: fx.Node) -> fx.Node | None:
         """Copies metas to the nodes made since the last call, and returns the newest of them."""
@@ -155,6 +155,21 @@ class Replay(fx.Interpreter):
                 node.meta.setdefault(key, value)
         self._last = newest
         return made
+
+
+def _recorded(node: fx.Node | None) -> Iterator[torch.Tensor]:
+    """The values recorded of what `node` gives: its own, and the result of a call that it is an item of."""
+    path: list[int] = []
+    while node is not None:
+        value: object = node.meta.get("val")
+        for index in reversed(path):
+            value = cast("Sequence[object]", value)[index]
+        if isinstance(value, torch.Tensor):
+            yield value
+        is_item = node.target is operator.getitem
+        if is_item:
+            path.append(cast(int, node.args[1]))
+        node = cast(fx.Node, node.args[0]) if is_item else None
 
 
 def _node_of(value: object, tracer: PythonKeyTracer) -> fx.Node | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
@@ -16,6 +17,7 @@ from torch.utils._sympy.functions import CeilDiv, FloorDiv, Max, Min, Mod, Pytho
 from xdsl.dialects.builtin import IntegerAttr, NoneAttr, TensorType
 from xdsl.ir import Attribute
 
+from vllm_ir.dialects.vllm_ir.expressions import UNKNOWN, parsed, shortened
 from vllm_ir.dialects.vllm_ir.types import (
     BufferType,
     Dimensions,
@@ -25,7 +27,7 @@ from vllm_ir.dialects.vllm_ir.types import (
     sizes_of,
     strides_of,
 )
-from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.types import known_dtype
 
 _FUNCTIONS = {function.__name__: function for function in (CeilDiv, FloorDiv, Max, Min, Mod, PythonMod)}
@@ -47,8 +49,9 @@ class Symbols:
         """A size: an integer, or the value of an expression over symbols, which are made where they are new."""
         if isinstance(value, int):
             return value
-        if value == "?":
-            return self.env.create_unbacked_symint()
+        if value == UNKNOWN:
+            with self.env.ignore_fresh_unbacked_symbols():  # it is no result of an operator, which would bind it
+                return self.env.create_unbacked_symint()
         for name in names_in(value) - self._symbols.keys():
             self._symbols[name] = self._create(name)
         expression = evaluate(value, self._symbols)
@@ -85,30 +88,78 @@ class Symbols:
         return created
 
 
-class _FloorDivision(ast.NodeTransformer):
-    """`a // b` is torch's `FloorDiv`, which SymPy's own operator does not make."""
-
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if not isinstance(node.op, ast.FloorDiv):
-            return node
-        return ast.Call(ast.Name("FloorDiv", ast.Load()), [node.left, node.right], [])
-
-
 def evaluate(expression: str, symbols: Mapping[str, sympy.Expr]) -> sympy.Expr:
-    """The expression that SymPy printed; its names are `symbols` and torch's integer functions."""
-    code = ast.fix_missing_locations(_FloorDivision().visit(_parsed(expression)))
-    value = eval(compile(code, "<size>", "eval"), {"__builtins__": {}}, {**_FUNCTIONS, **symbols})
-    return cast(sympy.Expr, sympy.sympify(value))
+    """The expression that SymPy printed; its names are `symbols` and torch's integer functions.
+
+    Raises:
+        VerifyException: the text is not an expression.
+        FxImportError: it has another function or operator, or no value, as `1 // 0`.
+    """
+    try:
+        value = _value(parsed(expression), symbols)
+    except (ArithmeticError, TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, FxImportError):
+            raise
+        raise FxImportError(f"size {shortened(expression)!r} has no value: {error_summary(error)}") from error
+    if value.has(*_INFINITE):  # pyright: ignore[reportUnknownMemberType]  # SymPy declares no types
+        raise FxImportError(f"size {shortened(expression)!r} has no value")
+    return value
+
+
+_INFINITE = (sympy.zoo, sympy.nan, sympy.oo, -sympy.oo)
+
+
+def _quotient(left: sympy.Expr, right: sympy.Expr) -> object:
+    return cast(object, left / right)
+
+
+_OPERATORS = cast(
+    "Mapping[type[ast.AST], Callable[..., object]]",
+    {
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.Div: _quotient,
+        ast.FloorDiv: FloorDiv,  # SymPy's own operator makes something else
+        ast.Mod: operator.mod,
+        ast.Pow: sympy.Pow,
+        ast.USub: operator.neg,
+        ast.UAdd: operator.pos,
+    },
+)
+
+
+def _value(tree: ast.expr, symbols: Mapping[str, sympy.Expr]) -> sympy.Expr:
+    function: Callable[..., object] | None
+    match tree:
+        case ast.Constant(int() | float() as number) if not isinstance(number, bool):
+            return cast(sympy.Expr, sympy.sympify(number))
+        case ast.Name(name) if name in symbols:
+            return symbols[name]
+        case ast.BinOp(left, operation, right):
+            function, operands = _OPERATORS.get(type(operation)), [left, right]
+        case ast.UnaryOp(operation, operand):
+            function, operands = _OPERATORS.get(type(operation)), [operand]
+        case ast.Call(ast.Name(name), operands):
+            function = _FUNCTIONS.get(name)
+        case _:
+            function, operands = None, []
+    if function is None:
+        raise FxImportError(
+            f"size {shortened(ast.unparse(tree))!r} is not made of sums, products, quotients and powers"
+        )
+    values = [_value(operand, symbols) for operand in operands]
+    if function is sympy.Pow and values[0].is_number and abs(values[0]) > 2**16:
+        raise FxImportError(f"size {shortened(ast.unparse(tree))!r} is too large")
+    return cast(sympy.Expr, function(*values))
 
 
 def sample(expression: str) -> int:
     """A value of a symbolic size, the same for equal expressions: each symbol gets a number of its own."""
-    if expression == "?":
+    if expression == UNKNOWN:
         return 6
-    parsed = cast(sympy.Expr, sympy.sympify(expression))
-    values = [(symbol, 6 + 2 * (sum(map(ord, str(symbol))) % 50)) for symbol in parsed.free_symbols]
-    return max(int(cast(sympy.Integer, parsed.subs(values))), 0)
+    values = {name: sympy.Integer(6 + 2 * (sum(map(ord, name)) % 50)) for name in names_in(expression)}
+    return max(int(evaluate(expression, values)), 0)
 
 
 def example_tensor(
@@ -170,13 +221,9 @@ def contiguous_expressions(sizes: Sequence[int | str]) -> tuple[int | str, ...]:
     return tuple(reversed(steps))
 
 
-def _parsed(expression: str) -> ast.Expression:
-    return ast.parse(expression, mode="eval")
-
-
 def names_in(expression: str) -> set[str]:
     """Symbols in the text of an expression."""
-    return {node.id for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
+    return {node.id for node in ast.walk(parsed(expression)) if isinstance(node, ast.Name)} - _FUNCTIONS.keys()
 
 
 def positive_symbols(expression: str) -> dict[str, sympy.Expr]:

@@ -19,9 +19,15 @@ from torch._dispatch.python import enable_python_dispatcher
 from torch._guards import TracingContext, active_fake_mode, tracing
 from torch._subclasses.fake_impls import fast_detach
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, unset_fake_temporarily
+from torch.fx import _symbolic_trace
 from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer, get_proxy_mode, make_fx
-from torch.fx.experimental.symbolic_shapes import StatefulSymbolicContext, rebind_unbacked
+from torch.fx.experimental.sym_node import METHOD_TO_OPERATOR
+from torch.fx.experimental.symbolic_shapes import (
+    StatefulSymbolicContext,
+    cast_symbool_to_symint_guardless,
+    rebind_unbacked,
+)
 from torch.fx.graph import _Namespace
 from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
@@ -34,6 +40,16 @@ from vllm_ir.frontends.fx.torch_objects import SymbolicNumber as SymbolicNumber
 from vllm_ir.frontends.fx.torch_objects import expression as expression
 from vllm_ir.frontends.fx.torch_objects import schema_of as schema_of
 from vllm_ir.frontends.ops.torch_internals import storage_id as storage_id
+
+
+@functools.cache
+def number_functions() -> Mapping[str, Callable[..., object]]:
+    """Python functions that graphs call on symbolic numbers, by module and name: those that torch traces."""
+    traced = [*METHOD_TO_OPERATOR.values(), cast_symbool_to_symint_guardless]
+    traced += [value for name, value in vars(torch).items() if name.startswith("sym_") and callable(value)]
+    functions = cast("list[Callable[..., object]]", traced)
+    return {f"{function.__module__}.{function.__name__}": function for function in functions}
+
 
 enter_autocast = cast(Callable[..., object], torch.amp.autocast_mode._enter_autocast)
 exit_autocast = cast(Callable[..., object], torch.amp.autocast_mode._exit_autocast)
@@ -184,8 +200,7 @@ def tracing_state(mode: FakeTensorMode) -> Generator[None]:
         torch.inference_mode(False),  # fakes are ordinary tensors, which inference mode would not let it mutate
         torch.no_grad(),
         mode,
-        # As AOTAutograd: the C++ versions of composite operators do not all know symbolic sizes, and `matmul`'s goes by
-        # strides of dimensions of size one, in which fake and real tensors differ.
+        # As AOTAutograd: the C++ versions of composite operators do not all know symbolic sizes; see `composites.py`.
         enable_python_dispatcher(),
         _use_lazy_graph_module(True),  # most callers never run the graph's Python code
     ):
@@ -198,16 +213,29 @@ def traced(
     arguments: list[object],
 ) -> fx.GraphModule:
     """Runs `function(*arguments)` under `make_fx`, on the arguments as they are."""
+
+    def run(*arguments: object) -> object:
+        # FX notes for the whole process that it traces, and Dynamo refuses to call what it has compiled meanwhile: also
+        # in other threads, which have nothing to do with this trace. FX puts back what was there before.
+        _symbolic_trace._is_fx_tracing_flag = False
+        return function(*arguments)
+
     # "real" means "as given": the arguments are fakes already, and converting them again would lose symbols.
-    make = make_fx(function, decompositions, tracing_mode="real", _disable_torch_fn_metadata_mode=True)
+    make = make_fx(run, decompositions, tracing_mode="real", _disable_torch_fn_metadata_mode=True)
     return make(*arguments)
 
 
 def current_tracer() -> PythonKeyTracer:
     """The tracer of the `make_fx` that is running."""
+    tracer = ambient_tracer()
+    assert tracer is not None, "only under make_fx"
+    return tracer
+
+
+def ambient_tracer() -> PythonKeyTracer | None:
+    """The tracer of the `make_fx` that is running; None if none is."""
     mode = get_proxy_mode()
-    assert mode is not None, "only under make_fx"
-    return cast(PythonKeyTracer, mode.tracer)
+    return None if mode is None else cast(PythonKeyTracer, mode.tracer)
 
 
 def node_of_tensor(tracer: PythonKeyTracer, tensor: torch.Tensor) -> fx.Node | None:

@@ -96,3 +96,8 @@ def output_node(graph: fx.Graph, value: object) -> fx.Node:
 def rename_node(node: fx.Node, name: str) -> None:
     """Give a node a name, made unique in its graph."""
     node._rename(name)
+
+
+def reserve_name(graph: fx.Graph, name: str) -> None:
+    """Keep the nodes of a graph from being called so."""
+    graph._graph_namespace.create_name(name, None)

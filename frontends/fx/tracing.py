@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from vllm_ir.frontends.fx.attributes import fetch_attribute
+from vllm_ir.frontends.fx.composites import as_in_eager
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.locations import is_user_file
 from vllm_ir.frontends.fx.roomy_stack import on_roomy_stack
@@ -69,7 +70,7 @@ def trace(
         return pytree.tree_map_only(SYMBOLIC_TYPES, number_if_constant, function(*arguments))
 
     table = {**view_copy_decompositions(), **(decompositions or {})}
-    with tracing_state(mode):
+    with tracing_state(mode), as_in_eager():
         try:
             gm = on_roomy_stack(lambda: traced(run, table, list(fakes)))
         except FxImportError:

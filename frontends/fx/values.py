@@ -33,7 +33,7 @@ from vllm_ir.dialects.torch.arguments import (
     TupleAttr,
     integer_argument,
 )
-from vllm_ir.frontends.fx.errors import FxImportError
+from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.schemas import target_name
 from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.types import dtype_of, element_type
@@ -66,8 +66,11 @@ def encode_text(text: str) -> StringAttr:
 
 
 def decode_text(text: StringAttr) -> str:
-    """What `encode_text` encoded."""
-    return text.data.encode("ascii").decode("unicode_escape")
+    """What `encode_text` encoded; `FxImportError` for any other text."""
+    try:
+        return text.data.encode("ascii").decode("unicode_escape")
+    except UnicodeError:
+        raise FxImportError(f"string {text} is not Python's: ASCII with escapes") from None
 
 
 def is_sequence(value: object) -> TypeGuard[Sequence[object]]:
@@ -157,12 +160,38 @@ def _decode_torch(attribute: Attribute) -> object:
         case ComplexAttr():
             return complex(attribute.real.value.data, attribute.imag.value.data)
         case DeviceAttr():
-            return torch.device(attribute.device.data)
+            return _device(attribute.device.data)
         case LayoutFormatAttr():
-            return getattr(torch, attribute.layout.data)
+            return _constant_of_torch(attribute.layout.data, torch.layout, "layout")
         case MemoryFormatAttr():
-            return getattr(torch, attribute.format.data)
+            return _constant_of_torch(attribute.format.data, torch.memory_format, "memory format")
         case TypeAttribute() if (dtype := dtype_of(attribute)) is not None:
             return dtype
         case _:
             raise FxImportError(f"{attribute} is not an argument of a PyTorch operator")
+
+
+def number(attribute: Attribute) -> int | float | bool:
+    """Value of a scalar constant."""
+    match attribute:
+        case IntegerAttr():
+            return bool(attribute.value.data) if attribute.type == i1 else attribute.value.data
+        case FloatAttr():
+            return attribute.value.data
+        case _:
+            raise FxImportError(f"{attribute} is not a number")
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise FxImportError(f"{name!r} is not a device: {error_summary(error)}") from error
+
+
+def _constant_of_torch(name: str, kind: type, what: str) -> object:
+    """The constant `torch.<name>`, which has to be of that kind."""
+    found: object = getattr(torch, name, None)
+    if not isinstance(found, kind):
+        raise FxImportError(f"{name!r} is not a {what} of PyTorch")
+    return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from xdsl.dialects.builtin import DenseArrayBase, i32
@@ -22,6 +22,7 @@ from xdsl.irdl import (
 from vllm_ir.dialects.torch.call import index_array
 from vllm_ir.dialects.vllm_ir import VllmIr
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects, TensorOrBuffer
+from vllm_ir.frontends.fx.values import decode
 from vllm_ir.frontends.ops.op import IrOp
 
 _DECLARED = {op.name: op for op in VllmIr.operations}
@@ -105,3 +106,18 @@ def operand_segments(op: Operation, ir_op: IrOp) -> list[int | bool | None]:
         None if not is_tensor_type(kind) else next(remaining) if kind.startswith("List") else bool(next(remaining))
         for kind in kinds
     ]
+
+
+def call_arguments(op: Operation, ir_op: IrOp, operands: Iterable[object]) -> tuple[object, ...]:
+    """The arguments with which `ir_op` is called for `op`: `operands` for its tensors, attributes for the others."""
+    remaining = iter(operands)
+    arguments: list[object] = []
+    for argument, segment in zip(ir_op.schema.arguments, operand_segments(op, ir_op), strict=True):
+        if segment is None:
+            given = op.properties.get(argument.name)
+            arguments.append(None if given is None else decode(given, [], str))
+        elif isinstance(segment, bool):
+            arguments.append(next(remaining) if segment else None)
+        else:
+            arguments.append([next(remaining) for _ in range(segment)])
+    return tuple(arguments)

@@ -117,6 +117,14 @@ def test_change_and_back(check: Check) -> None:
     check(program, lambda: (numbers(3, 3),))
 
 
+def test_argument_that_is_written_between_two_changes(check: Check) -> None:
+    def program(x: Tensor) -> Tensor:
+        x.t_()
+        return x.add_(1).t_()
+
+    check(program, lambda: (numbers(2, 3),), text=True)
+
+
 def test_window_from_before_the_change(check: Check) -> None:
     def program(x: Tensor) -> object:
         row = x[1]

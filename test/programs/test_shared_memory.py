@@ -230,6 +230,26 @@ def test_custom_operator_on_overlapping_windows_is_refused(refused: Refused) -> 
     refused(program, lambda: (numbers(5),), match="@shared_memory.mirror.default: writes .* overlaps the operand")
 
 
+def test_a_column_of_an_expanded_argument_is_not_written(refused: Refused) -> None:
+    def program(x: Tensor) -> object:
+        x[:, 1].add_(1)
+        return x[:, 0] * 1
+
+    refused(program, lambda: (numbers(3, 1).expand(3, 2),), match="others of them change as well", eager_raises=False)
+
+
+def test_an_argument_that_is_the_window_of_another_is_returned_as_itself(check: Check) -> None:
+    def program(x: Tensor, y: Tensor) -> object:
+        torch.mul(y, y, out=x)
+        return x
+
+    def make() -> Sequence[Tensor]:
+        x = numbers(4)
+        return x[:2], x[:2]
+
+    check(program, make)
+
+
 def test_same_tensor_as_source_and_destination(check: Check) -> None:
     def program(x: Tensor) -> object:
         x.add_(x)

@@ -153,3 +153,17 @@ def test_dynamic_sizes_of_disjoint_arguments_share_one_artifact():
         expected_a, expected_b, _ = LAYOUTS["disjoint"](size)
         assert torch.equal(run(a, b), program(expected_a, expected_b))
     assert len(compile_reports()) - compiled_before == 1
+
+
+def test_windows_placed_in_storages_follow_arguments_that_begin_elsewhere():
+    def program(x: Tensor) -> Tensor:
+        window = x.as_strided((3,), (1,), 10)
+        window.add_(1)
+        return x.as_strided((2,), (2,), 9) * 1
+
+    torch.compiler.reset()
+    compiled = torch.compile(program, backend=vllm_ir_eager, fullgraph=True)
+    for offset in (4, 2, 4, 7):
+        mine, theirs = torch.arange(20.0), torch.arange(20.0)
+        assert torch.equal(compiled(mine[offset : offset + 6]), program(theirs[offset : offset + 6]))
+        assert torch.equal(mine, theirs), offset

@@ -8,8 +8,9 @@ import pytest
 pytest.importorskip("xdsl_jax", reason="needs the extra stablehlo")
 pytest.importorskip("expecttest", reason="PyTorch's samples import it")
 
-from vllm_ir.tools import stablehlo_operators as operators
-from vllm_ir.tools.stablehlo_sweep import CRASH, INTERNAL, Attempt, entries, sweep
+from vllm_ir.tools.operators import stablehlo_report as operators
+from vllm_ir.tools.operators.database import entries
+from vllm_ir.tools.operators.stablehlo_sweep import CRASH, INTERNAL, Attempt, sweep
 
 PAGE = Path(__file__).parents[2] / "docs" / "stablehlo.md"
 DATA = PAGE.with_name("stablehlo_operators.json")
@@ -38,14 +39,14 @@ def test_the_page_is_current(tmp_path: Path) -> None:
     copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
     operators.main(copy, DATA)
     assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8"), (
-        "run python -m vllm_ir.tools.stablehlo_operators"
+        "run python -m vllm_ir.tools.operators.stablehlo_report"
     )
 
 
 def test_outcomes_of_some_entries_are_those_in_the_file() -> None:
     stored = operators.read(DATA)
     found = operators.outcomes(sweep(SLICE, print))
-    assert found.torch == stored.torch, "run python -m vllm_ir.tools.stablehlo_operators --sweep"
+    assert found.torch == stored.torch, "run python -m vllm_ir.tools.operators.stablehlo_report --sweep"
     assert found.entries == {name: stored.entries[name] for name in SLICE}
     for name, outcome in found.operators.items():
         whole = stored.operators[name]
@@ -96,7 +97,7 @@ def _worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: str) -> None:
         f"""#!/bin/sh
 test "$3" = second && {{ {end}; }}
 echo "an operator prints"
-echo '{{"entry": "'$3'", "attempts": []}}'
+echo '{{"entry": "'$3'", "outcome": []}}'
 test -z "$4" || {{ {end}; }}
 """
     )
@@ -112,7 +113,7 @@ def test_an_entry_that_crashes_does_not_end_the_sweep(monkeypatch: pytest.Monkey
         "second": [Attempt(reason=CRASH)],
         "third": [],
     }
-    assert lines == ["2 entries done, 1 to go", "3 entries done, 0 to go"]
+    assert lines == ["3 entries done, 0 to go"]
 
 
 @pytest.mark.parametrize(

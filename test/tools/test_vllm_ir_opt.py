@@ -181,7 +181,7 @@ def write(path: Path, text: str | bytes) -> Path:
 def test_a_file_that_is_no_exported_program(content: bytes, tmp_path: Path):
     path = write(tmp_path / "model.pt2", content)
     assert error(path, of=run_process if content else run).startswith(
-        f"{path}: error: not a program saved by torch.export: "
+        f"{path}: error: not a program saved by torch.export.save: "
     )
 
 

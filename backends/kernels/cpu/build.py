@@ -24,6 +24,8 @@ from types import MappingProxyType
 import torch
 from torch.utils import cpp_extension
 
+from vllm_ir.backends.writable import temporary_directory, unwritable_reason
+
 _SOURCES = Path(__file__).parent / "csrc"
 _MAIN = "kernels.cpp"
 
@@ -91,6 +93,7 @@ def load() -> None:
     library = library_path()
     with _LOADING:
         if not _is_complete(library):
+            library = _writable(library)
             _build(library)
         torch.ops.load_library(str(library))  # pyright: ignore[reportUnknownMemberType]  # untyped in torch
 
@@ -102,6 +105,12 @@ def _mark(library: Path) -> Path:
 
 def _is_complete(library: Path) -> bool:
     return _mark(library).exists() and library.exists()
+
+
+def _writable(library: Path) -> Path:
+    """Where the library can be built: there, or in a temporary directory if nothing can be written there."""
+    reason = unwritable_reason(library.parent)
+    return library if reason is None else temporary_directory(library.parent, reason) / library.name
 
 
 def _build(library: Path) -> None:

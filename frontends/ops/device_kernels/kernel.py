@@ -170,6 +170,11 @@ def kernel_of_key(key: str) -> DeviceKernel | None:
     return _KERNELS.get(key)
 
 
+def kernels_named(name: str) -> list[DeviceKernel]:
+    """The kernels that code generation calls by this name."""
+    return [kernel for kernel in _KERNELS.values() if kernel.name == name]
+
+
 def _checked_aliases(described: str, aliases: Mapping[int, int]) -> dict[int, int]:
     if not isinstance(aliases, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users are not type checked
         raise TypeError(f"{described}: operand_output_aliases must map operands to outputs, got {aliases!r}")

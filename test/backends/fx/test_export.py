@@ -261,6 +261,27 @@ _LIBRARY.impl("bump_and_sum", _bump_and_sum, "CompositeExplicitAutograd")
 torch.library.register_fake("export_test::bump_and_sum", lambda x: (x, x.new_empty(())), lib=_LIBRARY)
 
 
+@pytest.mark.parametrize("passes", ["functionalize", "functionalize,lower,eliminate-clones"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.nonzero(),
+        lambda x: torch.unique(x) + 1,
+        lambda x: x.masked_select(x > 1).sum(),
+        lambda x: x + x[0].item(),
+        lambda x: x.zero_().nonzero(),
+    ],
+)
+def test_sizes_and_numbers_that_depend_on_elements(program, passes: str):
+    x = torch.tensor([3.0, 0.0, 2.0, 0.0, 2.0])
+    module = ir.run_passes(ir.import_callable(program, x.clone()), passes)
+    graph_module = ir.export_fx(module)
+    for values in (x, x + 1, torch.zeros(5)):
+        mine, theirs = values.clone(), values.clone()
+        torch.testing.assert_close(graph_module(mine), program(theirs), rtol=0, atol=0)
+        assert torch.equal(mine, theirs)
+
+
 @pytest.mark.parametrize("passes", ["", "functionalize"])
 def test_operator_that_returns_its_operand_beside_a_new_tensor(passes: str):
     gm = exported(lambda x: torch.ops.export_test.bump_and_sum(x), torch.ones(3), passes=passes)

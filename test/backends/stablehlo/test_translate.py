@@ -31,6 +31,12 @@ def test_constants_keep_their_elements(kind, same):
     assert str(to_jaxlib(parse(text))) == str(parse_text(text))
 
 
+@pytest.mark.parametrize("values", ["(2.0,-1.0)", "[" + ", ".join(f"({i}.0,0.5)" for i in range(3)) + "]"])
+def test_complex_numbers_keep_their_elements(values):
+    text = with_constant("tensor<3xcomplex<f32>>", values)
+    assert str(to_jaxlib(parse(text))) == str(parse_text(text))
+
+
 @pytest.mark.parametrize("count", [3, 100])
 def test_booleans_keep_their_elements(count):
     values = ", ".join("true" if i % 3 else "false" for i in range(count))

@@ -38,7 +38,7 @@ vllm_ir.func functional @main(%x: tensor<2xf32>) -> tensor<2xf32> {
 
 // -----
 
-// CHECK: @aten.add_.Tensor: it gives 0 new tensors by what it does, the call states 1
+// CHECK: @aten.add_.Tensor gives 0 results, the text states 1
 vllm_ir.func functional @main(%x: tensor<2xf32>) -> tensor<2xf32> {
   %y, %new = torch.call @aten.add_.Tensor(%x, 1, alpha = 1) updates [0] : (tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>)
   vllm_ir.return (%y) : tensor<2xf32>

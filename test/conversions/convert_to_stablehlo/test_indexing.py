@@ -79,6 +79,19 @@ def test_gather(xla) -> None:
     xla.compare(program, numbered(2, 3, 4), i, torch.tensor(0), torch.tensor(3.0))
 
 
+def test_gather_and_scatter_of_nothing(xla) -> None:
+    """An index without elements need not have the dimensions of the value."""
+
+    def program(x: torch.Tensor, i: torch.Tensor) -> object:
+        source = torch.empty(2, 0)
+        return (
+            *(x.gather(0, i), x.scatter(0, i, 1.0), x.scatter(0, i, source), x.scatter_add(0, i, source)),
+            x.scatter_reduce(0, i, source, "amax"),
+        )
+
+    xla.compare(program, numbered(5), torch.empty(2, 0, dtype=torch.int64))
+
+
 def test_rows_stay_rows(xla) -> None:
     """An index that is only repeated along a dimension looks up rows, not elements."""
     x, i = numbered(6, 8), torch.tensor([5, 0, 3])

@@ -364,3 +364,45 @@ vllm_ir.func functional @not_replaced(%x: !vllm_ir.buffer<4x6xf32> {vllm_ir.muta
   vllm_ir.write %new, %x : tensor<4x6xf32>, !vllm_ir.buffer<4x6xf32>
   vllm_ir.return %next : tensor<6xf32>
 }
+
+// A piece that overlaps nothing may be other elements of an expanded value as well.
+// CHECK-LABEL: vllm_ir.func @piece_of_expanded(%x: tensor<f32>, %cache: !vllm_ir.buffer<3xf32> {vllm_ir.mutated}) {
+// CHECK-NEXT: %row = torch.call @aten.neg.default(%x) : (tensor<f32>) -> tensor<f32>
+// CHECK-NEXT: %all = torch.call @aten.expand.default(%row, [3], implicit = false) : (tensor<f32>) -> tensor<3xf32>
+// CHECK-NEXT: %one = torch.call @aten.ones.default([1], dtype = f32, layout = none, device = none, pin_memory = none) : () -> tensor<1xf32>
+// CHECK-NEXT: %all_1 = torch.call @aten.clone.default(%all, memory_format = none) attributes {vllm_ir.reason = "the window of %all overlaps itself"} : (tensor<3xf32>) -> tensor<3xf32>
+// CHECK-NEXT: %all_2 = vllm_ir.alloc %all_1 : tensor<3xf32> -> !vllm_ir.buffer<3xf32>
+// CHECK-NEXT: %put = vllm_ir.view @aten.slice.Tensor(%all_2, 0, 1, 2, 1) : (!vllm_ir.buffer<3xf32>) -> !vllm_ir.buffer<1xf32, offset = 1>
+// CHECK-NEXT: %put_1 = torch.call @aten.copy_.default(%put, %one, false) reads(%put) writes(%put) returns [0] : (!vllm_ir.buffer<1xf32, offset = 1>, tensor<1xf32>) -> !vllm_ir.buffer<1xf32, offset = 1>
+// CHECK-NEXT: %0 = vllm_ir.read %all_2 : !vllm_ir.buffer<3xf32> -> tensor<3xf32>
+// CHECK-NEXT: vllm_ir.write %0, %cache : tensor<3xf32>, !vllm_ir.buffer<3xf32>
+// CHECK-NEXT: vllm_ir.return ()
+// CHECK-NEXT: }
+vllm_ir.func functional @piece_of_expanded(%x: tensor<f32>, %cache: !vllm_ir.buffer<3xf32> {vllm_ir.mutated}) {
+  %row = torch.call @aten.neg.default(%x) : (tensor<f32>) -> tensor<f32>
+  %all = torch.call @aten.expand.default(%row, [3], implicit = false) : (tensor<f32>) -> tensor<3xf32>
+  %one = torch.call @aten.ones.default([1], dtype = f32, layout = none, device = none, pin_memory = none) : () -> tensor<1xf32>
+  %put = torch.call @aten.slice_scatter.default(%all, %one, 0, 1, 2, 1) : (tensor<3xf32>, tensor<1xf32>) -> tensor<3xf32>
+  vllm_ir.write %put, %cache : tensor<3xf32>, !vllm_ir.buffer<3xf32>
+  vllm_ir.return ()
+}
+
+// A value that is laid out otherwise than its type says is written where it is.
+// CHECK-LABEL: vllm_ir.func @written_relayout(%x: tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>>, %y: tensor<f32>) -> tensor<2x4xf32> {
+// CHECK-NEXT: %new = torch.call @aten.neg.default(%x) : (tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>>) -> tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>>
+// CHECK-NEXT: %new_1 = vllm_ir.alloc %new : tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>> -> !vllm_ir.buffer<2x4xf32, strides = [1, 2]>
+// CHECK-NEXT: %piece = vllm_ir.view @aten.select.int(%new_1, 0, 1) : (!vllm_ir.buffer<2x4xf32, strides = [1, 2]>) -> !vllm_ir.buffer<4xf32, strides = [2], offset = 1>
+// CHECK-NEXT: %more = torch.call @aten.add.Tensor(%piece, %y, alpha = 1) reads(%piece) : (!vllm_ir.buffer<4xf32, strides = [2], offset = 1>, tensor<f32>) -> tensor<4xf32>
+// CHECK-NEXT: %put = vllm_ir.view @aten.select.int(%new_1, 0, 1) : (!vllm_ir.buffer<2x4xf32, strides = [1, 2]>) -> !vllm_ir.buffer<4xf32, strides = [2], offset = 1>
+// CHECK-NEXT: %put_1 = torch.call @aten.copy_.default(%put, %more, false) reads(%put) writes(%put) returns [0] : (!vllm_ir.buffer<4xf32, strides = [2], offset = 1>, tensor<4xf32>) -> !vllm_ir.buffer<4xf32, strides = [2], offset = 1>
+// CHECK-NEXT: %0 = vllm_ir.read %new_1 : !vllm_ir.buffer<2x4xf32, strides = [1, 2]> -> tensor<2x4xf32>
+// CHECK-NEXT: vllm_ir.return %0 : tensor<2x4xf32>
+// CHECK-NEXT: }
+vllm_ir.func functional @written_relayout(%x: tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>>, %y: tensor<f32>) -> tensor<2x4xf32> {
+  %new = torch.call @aten.neg.default(%x) : (tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>>) -> tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>>
+  %same = vllm_ir.relayout %new : tensor<2x4xf32, #vllm_ir.layout<strides = [1, 2]>> -> tensor<2x4xf32>
+  %piece = torch.call @aten.select.int(%same, 0, 1) : (tensor<2x4xf32>) -> tensor<4xf32>
+  %more = torch.call @aten.add.Tensor(%piece, %y, alpha = 1) : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %put = torch.call @aten.select_scatter.default(%same, %more, 0, 1) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  vllm_ir.return %put : tensor<2x4xf32>
+}

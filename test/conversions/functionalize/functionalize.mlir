@@ -201,3 +201,19 @@ vllm_ir.func @pure(%x: tensor<4xf32>) -> tensor<4xf32> {
   %sum = torch.call @aten.neg.default(%x) : (tensor<4xf32>) -> tensor<4xf32>
   vllm_ir.return %sum : tensor<4xf32>
 }
+
+// An argument that is donated in part is not donated: what is written to the rest of it stays the caller's.
+// CHECK-LABEL: vllm_ir.func functional @donated_in_part(%cache: !vllm_ir.buffer<2x8xbf16> {vllm_ir.mutated}, %x: tensor<8xbf16>) -> (tensor<8xbf16>, tensor<8xbf16>) {
+// CHECK-NEXT: %cache_1 = vllm_ir.read %cache : !vllm_ir.buffer<2x8xbf16> -> tensor<2x8xbf16>
+// CHECK-NEXT: %zero = torch.call @aten.zero.default(%cache_1) : (tensor<2x8xbf16>) -> tensor<2x8xbf16>
+// CHECK-NEXT: %normed = torch.call @aten.select.int(%zero, 0, 0) : (tensor<2x8xbf16>) -> tensor<8xbf16>
+// CHECK-NEXT: %normed_1, %sum = vllm_ir.fused_add_rms_norm %x, %normed : tensor<8xbf16>, tensor<8xbf16> {epsilon = 1.000000e-05 : f64, donated = array<i64: 1>} -> tensor<8xbf16>, tensor<8xbf16>
+// CHECK-NEXT: vllm_ir.write %zero, %cache : tensor<2x8xbf16>, !vllm_ir.buffer<2x8xbf16>
+// CHECK-NEXT: vllm_ir.return (%normed_1, %sum) : tensor<8xbf16>, tensor<8xbf16>
+// CHECK-NEXT: }
+vllm_ir.func @donated_in_part(%cache: !vllm_ir.buffer<2x8xbf16> {vllm_ir.mutated}, %x: tensor<8xbf16>) -> (tensor<8xbf16>, tensor<8xbf16>) {
+  %row = vllm_ir.view @aten.select.int(%cache, 0, 0) : (!vllm_ir.buffer<2x8xbf16>) -> !vllm_ir.buffer<8xbf16>
+  %zero = torch.call @aten.zero_.default(%cache) reads(%cache) writes(%cache) returns [0] : (!vllm_ir.buffer<2x8xbf16>) -> !vllm_ir.buffer<2x8xbf16>
+  %normed, %sum = vllm_ir.fused_add_rms_norm %x, %row : tensor<8xbf16>, !vllm_ir.buffer<8xbf16> {epsilon = 1.0e-05 : f64, donated = array<i64: 1>} -> tensor<8xbf16>, tensor<8xbf16>
+  vllm_ir.return (%normed, %sum) : tensor<8xbf16>, tensor<8xbf16>
+}

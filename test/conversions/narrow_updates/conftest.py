@@ -31,9 +31,3 @@ def xla() -> ModuleType:
 def modules() -> ModuleType:
     """Makes random modules."""
     return _load("vllm_ir_random_modules", Path(__file__).parent / "random_modules.py")
-
-
-@pytest.fixture(scope="session")
-def judge() -> ModuleType:
-    """Runs modules by numpy."""
-    return _load("vllm_ir_numpy_judge", Path(__file__).parent / "numpy_judge.py")

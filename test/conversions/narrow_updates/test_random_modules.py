@@ -1,14 +1,20 @@
-"""Random modules give the same before and behind the pass: on XLA, and, many more of them, by numpy."""
+"""Random modules give the same before and behind the pass: on XLA, and, many more of them, by the evaluator."""
 
 import numpy as np
 import pytest
 
 import vllm_ir as ir
+from vllm_ir.backends.interpreter.stablehlo.evaluate import evaluate
 from vllm_ir.dialects.stablehlo import DynamicUpdateSliceOp, ScatterOp
 
 
 def updates(module):
     return sum(isinstance(op, DynamicUpdateSliceOp | ScatterOp) for op in module.walk())
+
+
+def evaluated(module, arrays):
+    """Results where a window that does not fit is left out as a whole, as XLA has it, and the pass keeps it."""
+    return evaluate(module, arrays, whole_windows=True)
 
 
 def compare(owners, results, expected, seed):
@@ -17,20 +23,19 @@ def compare(owners, results, expected, seed):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_numpy_gives_the_same(seed: int, judge, modules):
+def test_the_evaluator_gives_the_same(seed: int, modules):
     module, owners = modules.random_module(seed, 40)
     arrays, before = modules.arguments(module, seed), updates(module)
-    expected = judge.interpret(module, arrays)
+    expected = evaluated(module, arrays)
     ir.run_passes(module, "narrow-updates")
     module.verify()
     assert updates(module) < 0.75 * before
-    compare(owners, judge.interpret(module, arrays), expected, seed)
+    compare(owners, evaluated(module, arrays), expected, seed)
 
 
-def test_xla_gives_the_same(xla, judge, modules):
+def test_xla_gives_the_same(xla, modules):
     module, owners = modules.random_module(100, 25)
     text, arrays = str(module), modules.arguments(module, 100)
-    # Numpy reads StableHLO as XLA does, also where indices are out of range.
-    compare(owners, judge.interpret(module, arrays), expected := xla.execute(text, arrays), 100)
+    compare(owners, evaluated(module, arrays), expected := xla.execute(text, arrays), 100)
     ir.run_passes(module, "narrow-updates")
     compare(owners, xla.execute(str(module), arrays), expected, 100)

@@ -177,3 +177,13 @@ torch.call @ns.op() attributes {callee = @other} : () -> ()
 
 // CHECK: Operation does not verify: the constant has the dynamic shape ?x2
 %c = torch.constant "00" : tensor<?x2xi8>
+
+// -----
+
+// CHECK: string is not valid UTF-8
+torch.call @ns.op("\FF\FE") : () -> ()
+
+// -----
+
+// CHECK: string is not valid UTF-8
+torch.call @ns.op({"\FF" = 1}) : () -> ()

@@ -277,3 +277,36 @@ vllm_ir.return %x as y
 vllm_ir.func @main() {
   vllm_ir.return %x : i64
 }
+
+// -----
+
+// CHECK: torch.call @aten.neg.default uses %a before it is defined
+vllm_ir.func @main() {
+  %b = torch.call @aten.neg.default(%a) : (tensor<4xf32>) -> tensor<4xf32>
+  %a = torch.call @aten.neg.default(%b) : (tensor<4xf32>) -> tensor<4xf32>
+  vllm_ir.return none
+}
+
+// -----
+
+// CHECK: test.op has a region; branches are functions of their own
+vllm_ir.func @main() {
+  "test.op"() ({
+  }) : () -> ()
+  vllm_ir.return none
+}
+
+// -----
+
+// CHECK: test.op gives the buffer %b, but does not say in which storage
+vllm_ir.func @main() {
+  %b = "test.op"() : () -> !vllm_ir.buffer<4xf32>
+  vllm_ir.return none
+}
+
+// -----
+
+// CHECK: %x of type tensor<9223372036854775808xf32>: 9223372036854775808 does not fit in 64 bits
+vllm_ir.func @main(%x: tensor<9223372036854775808xf32>) {
+  vllm_ir.return none
+}

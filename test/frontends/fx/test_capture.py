@@ -177,6 +177,10 @@ def data_dependent_branch(x):
     return x if x.sum() > 0 else -x
 
 
+def data_dependent_result(x):
+    return x if torch.equal(x, x) else -x
+
+
 def uses_a_global_tensor(x):
     return x + OUTSIDE
 
@@ -186,6 +190,7 @@ def uses_a_global_tensor(x):
     [
         (bad_shape, "invalid for input of size 3"),
         (data_dependent_branch, "data-dependent"),
+        (data_dependent_result, r"aten\.equal\.default gives what depends on elements"),
         (uses_a_global_tensor, "a tensor that is neither an argument nor held by a traced module"),
     ],
 )

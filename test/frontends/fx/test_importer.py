@@ -14,8 +14,8 @@ from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import ALIASES, MUTATED, RESOURCE, STORAGE, SYMBOL, WINDOW, FuncOp
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.checks import check_module
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.schemas import check_module
 
 
 def main_of(module: ModuleOp) -> FuncOp:

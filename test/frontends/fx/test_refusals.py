@@ -1,5 +1,6 @@
 """Calls that eager refuses for their element types are refused; eager's layout is that of the graph."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -143,6 +144,22 @@ def test_what_follows_sees_the_strides_of_eager():
         node.name: node.meta["val"].stride() for node in gm.graph.nodes if isinstance(node.meta.get("val"), Tensor)
     }
     assert traced == strides_of(gm, x, y)
+
+
+def test_results_in_a_list_and_the_call_that_gives_them_have_the_strides_of_eager():
+    def program(x: Tensor, values: Tensor, indices: Tensor) -> object:
+        return torch.sort(x, out=(values, indices))
+
+    inputs = (torch.rand(5, 4), torch.ones(5, 8)[:, ::2], torch.ones(5, 8, dtype=torch.int64)[:, ::2])
+    with FakeTensorMode() as mode:
+        fakes = [mode.from_tensor(tensor) for tensor in inputs]
+        program(*fakes)
+    assert fakes[1].stride() != (8, 2), "fakes are written as eager writes"
+    gm = normalize(fx.symbolic_trace(program), inputs).graph_module
+    (call,) = (node for node in gm.graph.nodes if node.target == torch.ops.aten.sort.values)
+    assert [value.stride() for value in call.meta["val"]] == [(8, 2), (8, 2)]
+    items = [node for node in gm.graph.nodes if node.target is operator.getitem]
+    assert [item.meta["val"].stride() for item in items] == [(8, 2), (8, 2)]
 
 
 def test_a_graph_is_traced_once(monkeypatch: pytest.MonkeyPatch):

@@ -2,25 +2,18 @@
 
 Each entry of PyTorch's database of operators is a program of one call. It is imported, made pure and converted, for a
 few samples; what became of it says something about the entry, and about the ATen operators that the program consists
-of. Nothing is compiled or executed. Entries run in other processes, some at a time: a few of them crash or hang while
-PyTorch traces them.
+of. Nothing is compiled or executed.
 
-`python -m vllm_ir.tools.stablehlo_sweep add svd` prints the outcomes of entries.
+`python -m vllm_ir.tools.operators.stablehlo_sweep add svd` prints the outcomes of entries.
 """
 
 from __future__ import annotations
 
-import itertools
-import json
-import logging
 import re
-import signal
-import subprocess
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -34,41 +27,16 @@ from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.importer import import_callable
 from vllm_ir.frontends.fx.schemas import op_info, target_name
+from vllm_ir.tools.operators import processes
+from vllm_ir.tools.operators.database import Entry, Sample, copied, entries, samples_of, spread
 from vllm_ir.tools.pipelines import run_passes
 
 SAMPLES, _LOOKED_AT = 4, 48
 """How many samples of an entry are converted, taken at equal distances from the first ones."""
-_SECONDS = 300
-"""What an entry may take: a guard against endless loops. It ends the sweep, whose outcome is not to depend on time."""
-_BATCH = 60
 _DTYPES = (torch.float32, torch.float64, torch.int64, torch.int32, torch.bool, torch.complex64, torch.bfloat16)
 _REFUSED = re.compile(r"(?:.*:\d+: )?@(?P<operator>[\w.]+): (?P<reason>.*)", re.DOTALL)
 INTERNAL = "internal error:"
 CRASH = "PyTorch crashes while it traces it"
-
-
-class Sample(Protocol):
-    """A sample of PyTorch's tests: `op(input, *args, **kwargs)`."""
-
-    input: object
-    args: tuple[object, ...]
-    kwargs: dict[str, object]
-
-
-class Entry(Protocol):
-    """An operator of PyTorch's database, the part that is needed here."""
-
-    op: Callable[..., object]
-    name: str
-    variant_test_name: str
-
-    def supported_dtypes(self, device: str) -> set[torch.dtype]:
-        """The types of elements that the operator takes."""
-        ...
-
-    def sample_inputs(self, device: str, dtype: torch.dtype, requires_grad: bool) -> Iterator[Sample]:
-        """Arguments for it."""
-        ...
 
 
 @dataclass
@@ -84,25 +52,13 @@ class Attempt:
     reason: str | None = None
 
 
-def entries() -> dict[str, Entry]:
-    """PyTorch's database of operators by name, with the variants of an operator as entries of their own."""
-    from torch.testing._internal.common_methods_invocations import op_db  # needs expecttest, and seconds
-
-    return {
-        f"{entry.name} ({entry.variant_test_name})" if entry.variant_test_name else entry.name: entry
-        for entry in cast("list[Entry]", op_db)
-    }
-
-
 def attempts(entry: Entry) -> list[Attempt]:
     """What becomes of the samples of an entry; none that eager mode refuses."""
     found: list[Attempt] = []
     dtype = next((dtype for dtype in _DTYPES if dtype in entry.supported_dtypes("cpu")), None)
     if dtype is None:
         return found
-    torch.manual_seed(0)  # pyright: ignore[reportUnknownMemberType]  # half typed by PyTorch
-    samples = list(itertools.islice(entry.sample_inputs("cpu", dtype, requires_grad=False), _LOOKED_AT))
-    for sample in samples[:: -(-len(samples) // SAMPLES)] if samples else []:
+    for sample in spread(samples_of(entry, dtype)[:_LOOKED_AT], SAMPLES):
         called = _Called()
         if _runs(entry, sample, called):
             attempt = _attempt(*_program(entry, sample))
@@ -128,10 +84,10 @@ class _Called(TorchDispatchMode):
 
 def _runs(entry: Entry, sample: Sample, called: _Called) -> bool:
     """Whether eager mode takes a sample; some need libraries that PyTorch was built without."""
-    given = pytree.tree_map_only(Tensor, Tensor.clone, (sample.input, sample.args, sample.kwargs))
+    first, args, kwargs = copied((sample.input, sample.args, sample.kwargs))
     try:
         with called:
-            entry.op(given[0], *given[1], **given[2])
+            entry.op(first, *args, **kwargs)
     except Exception:  # noqa: BLE001  # operators raise all kinds of errors
         return False
     return True
@@ -173,55 +129,23 @@ def _operators(module: ModuleOp) -> list[str]:
     return sorted({op.target for op in module.walk() if isinstance(op, CallOp)})
 
 
-# --- processes -------------------------------------------------------------------------------------------------------
+def sweep(names: Iterable[str], report: Callable[[str], object], jobs: int = 1) -> dict[str, list[Attempt]]:
+    """The attempts of these entries, made in other processes; see `processes.sweep`.
 
-
-def sweep(names: Iterable[str], report: Callable[[str], object]) -> dict[str, list[Attempt]]:
-    """The attempts of these entries, made in other processes; `report` is told how far it is.
-
-    An entry that crashes has one attempt with the reason `CRASH`. Raises RuntimeError if one does not come to an end,
-    or if its samples cannot be made.
+    An entry that crashes has one attempt with the reason `CRASH`.
     """
-    found: dict[str, list[Attempt]] = {}
-    waiting = list(names)
-    while waiting:
-        done, problem = _in_process(waiting[:_BATCH])
-        found.update(done)
-        waiting = [name for name in waiting if name not in done]
-        if problem is not None:
-            crashed = waiting.pop(0)
-            if problem != CRASH:
-                raise RuntimeError(f"{crashed}: {problem}")
-            found[crashed] = [Attempt(reason=CRASH)]
-        report(f"{len(found)} entries done, {len(waiting)} to go")
-    return found
-
-
-def _in_process(batch: Sequence[str]) -> tuple[dict[str, list[Attempt]], str | None]:
-    """The attempts of the entries of a batch; up to one that has a problem, which is told."""
-    command = [sys.executable, "-m", "vllm_ir.tools.stablehlo_sweep", *batch]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith(_MARK)]
-    done = {line["entry"]: [Attempt(**attempt) for attempt in line["attempts"]] for line in lines}
-    if len(done) == len(batch):
-        return done, None
-    if run.returncode == -signal.SIGALRM:
-        return done, f"takes more than {_SECONDS} seconds"
-    return done, CRASH if run.returncode < 0 else run.stderr.strip().rpartition("\n")[2]
-
-
-_MARK = '{"entry": '  # operators may print as well
+    crashed = [asdict(Attempt(reason=CRASH))]
+    found = processes.sweep(["vllm_ir.tools.operators.stablehlo_sweep"], names, crashed, report, jobs)
+    return {
+        name: [Attempt(**attempt) for attempt in cast("list[dict[str, Any]]", outcome)]
+        for name, outcome in found.items()
+    }
 
 
 def main(names: Sequence[str]) -> None:
     """Print the attempts of entries, one line of JSON each, as soon as they are known."""
-    warnings.simplefilter("ignore")
-    logging.disable(logging.CRITICAL)  # fake tensors log each call that they refuse
     known = entries()
-    for name in names:
-        signal.alarm(_SECONDS)  # ends the process
-        print(json.dumps({"entry": name, "attempts": [asdict(one) for one in attempts(known[name])]}), flush=True)
-    signal.alarm(0)
+    processes.work(names, lambda name: [asdict(attempt) for attempt in attempts(known[name])])
 
 
 if __name__ == "__main__":

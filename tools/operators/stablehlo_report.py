@@ -1,8 +1,8 @@
 """The table of `docs/stablehlo.md`: what `convert-to-stablehlo` does with each operator.
 
-`python -m vllm_ir.tools.stablehlo_operators` writes it into that page, between two marks. What converts directly is
-what the tables of the pass hold. What PyTorch decomposes is a matter of trying: a decomposition may lead to operators
-that are refused. `--sweep` converts PyTorch's samples (some minutes) and keeps what became of them in
+`python -m vllm_ir.tools.operators.stablehlo_report` writes it into that page, between two marks. What converts directly
+is what the tables of the pass hold. What PyTorch decomposes is a matter of trying: a decomposition may lead to
+operators that are refused. `--sweep` converts PyTorch's samples (some minutes) and keeps what became of them in
 `docs/stablehlo_operators.json`, from which the other rows are made.
 """
 
@@ -23,14 +23,18 @@ import torch
 from vllm_ir.conversions.convert_to_stablehlo.decompose import decompositions
 from vllm_ir.conversions.convert_to_stablehlo.table import CONVERSIONS, FAMILIES, HIGHER_ORDER, REJECTIONS
 from vllm_ir.frontends.fx.schemas import target_name
-from vllm_ir.tools.stablehlo_sweep import INTERNAL, SAMPLES, Attempt, entries, sweep
+from vllm_ir.tools.operators.database import entries
+from vllm_ir.tools.operators.stablehlo_sweep import INTERNAL, SAMPLES, Attempt, sweep
 
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 CONVERTED, IN_PART, REJECTED = "converted", "in part", "rejected"
 _NOT_FORWARD = re.compile(r"_out$|\.out$|\.grad_input$|\.output$|backward|_\.|sparse|quantized|mkldnn|cudnn|miopen")
 _INNER = re.compile(r"it is defined by @\S+, which cannot be converted: ")
 _KINDS = (
-    (re.compile(r"data-dependent|^aten\.[\w.]+$"), "what it does depends on elements, which tracing does not know"),
+    (
+        re.compile(r"data-dependent|depends on elements"),
+        "what it does depends on elements, which tracing does not know",
+    ),
     (re.compile(r"sparse", re.IGNORECASE), "it takes or gives sparse tensors"),
 )
 """Reasons in PyTorch's words, and ours for the table."""
@@ -134,7 +138,7 @@ def _figures(found: Outcomes) -> str:
         f"in eager mode, {counts[CONVERTED]} ({counts[CONVERTED] / total:.0%}) convert for every sample that is tried, "
         f"{counts[IN_PART]} for some and {counts[REJECTED]} for none: up to {SAMPLES} samples each, in f32 where the "
         "operator takes it, forward only. The outcome of each is in `docs/stablehlo_operators.json`, which "
-        "`python -m vllm_ir.tools.stablehlo_operators --sweep` renews. PyTorch has decompositions of "
+        "`python -m vllm_ir.tools.operators.stablehlo_report --sweep` renews. PyTorch has decompositions of "
         f"{len(_decomposed() - reached)} further ATen operators of which no sample tells anything, most of them "
         "functions that it takes apart itself: they are in none of the rows, and may convert or not."
     )

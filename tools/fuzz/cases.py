@@ -1,0 +1,32 @@
+"""Programs that failed once, each a file of its own that says on which paths."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from vllm_ir.tools.fuzz.program import Loaded, load
+
+
+def store(folder: Path, name: str, source: str) -> Path:
+    """Write a case, formatted where ruff is installed; returns its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')[:80]}.py"
+    partial = file.with_suffix(".partial")
+    partial.write_text(_formatted(source))
+    os.replace(partial, file)
+    return file
+
+
+def _formatted(source: str) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "--line-length", "120", "-"]
+    done = subprocess.run(command, input=source, capture_output=True, text=True, check=False)
+    return done.stdout if done.returncode == 0 and done.stdout else source
+
+
+def read(file: Path) -> Loaded:
+    """A stored case."""
+    return load(file.read_text(), str(file))

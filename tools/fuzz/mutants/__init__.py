@@ -1,0 +1,1 @@
+"""Bugs planted in our own passes, to see that the fuzzer finds them."""

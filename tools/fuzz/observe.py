@@ -1,0 +1,201 @@
+"""What the caller of a program can see of its calls, and how two such views differ."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from vllm_ir.tools.fuzz.footprint import is_dense, overlap
+from vllm_ir.tools.fuzz.program import Loaded, Runnable, dtype_named, state_of
+from vllm_ir.tools.fuzz.torch_internals import values_of
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One call: facts by name, in the order in which they are compared; tensors are held as copies."""
+
+    facts: dict[str, list[object]]
+
+
+def observe(loaded: Loaded, prepare: Callable[[Runnable], Runnable]) -> list[Seen]:
+    """Call the program, as `prepare` makes it callable, with the arguments of each call in turn."""
+    program = loaded.make()
+    run = prepare(program)
+    return [_observe_call(loaded, number, run, program) for number in range(loaded.calls)]
+
+
+def _observe_call(loaded: Loaded, number: int, run: Runnable, program: Runnable) -> Seen:
+    arguments = loaded.inputs(number)
+    state = state_of(program)
+    given = [value for value in (*arguments, *state.values()) if isinstance(value, Tensor)]
+    storages: dict[int, torch.UntypedStorage] = {}
+    for tensor in given:
+        storages.setdefault(tensor.untyped_storage().data_ptr(), tensor.untyped_storage())
+    dtypes = {tensor.untyped_storage().data_ptr(): tensor.dtype for tensor in reversed(given)}
+    with torch.no_grad():
+        result = run(*arguments)
+    leaves, spec = pytree.tree_flatten(result)
+    after = state_of(program)
+    results = [_value(leaf, new=loaded.dynamic and _is_new(leaf, storages)) for leaf in leaves]
+    undefined: list[Tensor] = []
+    for position, dtype, *where in loaded.undefined.get(number, ()):
+        undefined.append(_window_onto(cast(Tensor, arguments[position]), dtype, *where))
+    sharing = _sharing(leaves, given, storages, after, undefined)
+    for window in undefined:
+        window.zero_()
+    return Seen(
+        {
+            "structure": [str(spec)],
+            "results": results,
+            "memory": [_bytes(storage, dtypes[address]) for address, storage in storages.items()],
+            "shared memory": sharing,
+            "arguments": [_window(tensor) for tensor in given],
+            "buffers": [(name, _value(tensor)) for name, tensor in sorted(after.items())],
+        }
+    )
+
+
+def _window_onto(argument: Tensor, dtype: str, *where: object) -> Tensor:
+    shape, strides, offset = cast("tuple[Sequence[int], Sequence[int], int]", where)
+    memory = torch.empty(0, dtype=dtype_named(dtype)).set_(argument.untyped_storage())
+    return memory.as_strided(shape, strides, offset)
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """A tensor at the time when it was seen."""
+
+    window: tuple[object, ...]
+    values: Tensor
+    gaps: bool = False
+    """Whether it is new, of changing size, and has gaps, which compiled programs leave out."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Tensor) or not _equal(self.values, other.values):
+            return False
+        return self.window == other.window or (self.gaps and self.window[:-1] == other.window[:-1])
+
+    def __hash__(self) -> int:
+        return hash(self.window)
+
+    def __repr__(self) -> str:
+        return f"{self.window} {values_of(self.values)}"
+
+
+def _equal(left: Tensor, right: Tensor) -> bool:
+    """Bit by bit, except that every NaN is like every other."""
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
+    if torch.equal(left.view(torch.uint8), right.view(torch.uint8)):
+        return True
+    if left.dtype.is_complex:
+        left, right = torch.view_as_real(left).reshape(-1), torch.view_as_real(right).reshape(-1)
+    if not left.dtype.is_floating_point:
+        return False
+    same = (left.view(torch.uint8) == right.view(torch.uint8)).reshape(len(left), -1).all(-1)
+    return bool((same | (left.isnan() & right.isnan())).all())
+
+
+def _is_new(leaf: object, storages: dict[int, torch.UntypedStorage]) -> bool:
+    return isinstance(leaf, Tensor) and leaf.untyped_storage().data_ptr() not in storages
+
+
+def _value(leaf: object, *, new: bool = False) -> object:
+    """What is compared of a result; `new` if it is in new memory and its size may change."""
+    if not isinstance(leaf, Tensor):
+        return (type(leaf).__name__, repr(leaf))
+    values = leaf.detach().resolve_conj().resolve_neg()
+    dense = torch.empty(values.shape, dtype=values.dtype).copy_(values)
+    gaps = new and not is_dense(values)
+    return _Tensor((str(leaf.dtype), *_window(leaf)), dense.reshape(-1), gaps)
+
+
+def _window(tensor: Tensor) -> tuple[object, ...]:
+    """Shape and strides where they lead somewhere: not of dimensions of size 1, nor in empty tensors."""
+    steps = [step if size != 1 else 0 for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
+    return tuple(tensor.shape), tuple(steps) if tensor.numel() else ()
+
+
+def _bytes(storage: torch.UntypedStorage, dtype: torch.dtype) -> _Tensor:
+    """All of a storage, also what is between and around the windows onto it."""
+    return _Tensor((), torch.empty(0, dtype=dtype).set_(storage).clone())
+
+
+def _sharing(
+    leaves: Sequence[object],
+    given: Sequence[Tensor],
+    storages: dict[int, torch.UntypedStorage],
+    buffers: dict[str, Tensor],
+    undefined: Sequence[Tensor],
+) -> list[object]:
+    """Whose memory results and buffers are in, where they begin there, and which argument they are.
+
+    What was given away may come back as a new tensor.
+    """
+    names = {address: f"memory {number}" for number, address in enumerate(storages) if address}
+    fresh: dict[int, tuple[str, int]] = {}
+    label = functools.partial(_label, names=names, fresh=fresh)
+    seen: list[object] = []
+    for leaf in (*leaves, *(tensor for _, tensor in sorted(buffers.items()))):
+        if isinstance(leaf, Tensor) and any(overlap(leaf, window) for window in undefined):
+            seen.append((f"new memory {len(fresh)}", 0, None))
+            fresh[-1 - len(fresh)] = ("", 0)
+        elif isinstance(leaf, Tensor):
+            identity = next((number for number, tensor in enumerate(given) if tensor is leaf), None)
+            seen.append((*label(leaf), identity))
+    return seen
+
+
+def _label(tensor: Tensor, names: dict[int, str], fresh: dict[int, tuple[str, int]]) -> tuple[str, int]:
+    storage = tensor.untyped_storage()
+    address = storage.data_ptr()
+    if storage.nbytes() == 0 or address == 0:
+        return "no memory", 0
+    if tensor.numel() == 0:  # has no address
+        return names.get(address, "no memory"), 0
+    if address in names:
+        return names[address], tensor.data_ptr() - address
+    name, start = fresh.setdefault(address, (f"new memory {len(fresh)}", tensor.data_ptr()))
+    return name, tensor.data_ptr() - start
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first thing in which two views differ."""
+
+    fact: str
+    text: str
+
+
+def difference(expected: Sequence[Seen], got: Sequence[Seen], *, new_memory: bool = True) -> Difference | None:
+    """What differs first, call by call and fact by fact.
+
+    Without `new_memory`, results that are in new memory need not share it with each other as in eager mode.
+    """
+    for number, (left, right) in enumerate(zip(expected, got, strict=True)):
+        for fact, values in left.facts.items():
+            others = right.facts[fact]
+            if fact == "shared memory" and not new_memory:
+                values, others = _without_new(values), _without_new(others)
+            if len(values) == len(others) and all(a == b for a, b in zip(values, others, strict=True)):
+                continue
+            pairs = list(zip(values, others, strict=False))
+            where = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+            return Difference(
+                fact, f"call {number}, {fact} {where}:\n  eager {values[where:][:1]}\n  here  {others[where:][:1]}"
+            )
+    return None
+
+
+def _without_new(sharing: Sequence[object]) -> list[object]:
+    found: list[object] = []
+    for entry in sharing:
+        name, *_ = cast("tuple[str, object]", entry)
+        found.append("new memory" if name.startswith("new memory") else entry)
+    return found

@@ -1,0 +1,138 @@
+"""The ways through the compiler that a program is run on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+from xdsl.dialects.builtin import ModuleOp
+
+from vllm_ir.backends.fx.export import export_fx
+from vllm_ir.backends.interpreter.interpret import interpret
+from vllm_ir.frontends.fx.importer import import_callable
+from vllm_ir.frontends.ops import NATIVE, ops
+from vllm_ir.tools.fuzz.program import Loaded, Runnable, state_of
+from vllm_ir.tools.fuzz.torch_internals import compile_program, reset_dynamo
+from vllm_ir.tools.pipelines import run_passes
+from vllm_ir.tools.reports import clear_compile_reports
+from vllm_ir.tools.text import parse
+
+PASSES = ("functionalize", "lower", "eliminate-clones")
+
+
+class TextError(Exception):
+    """A module does not print as it was parsed."""
+
+
+Prepare = Callable[[Loaded, Runnable], Runnable]
+
+
+def _compiled(backend: str) -> Prepare:
+    def prepare(loaded: Loaded, program: Runnable) -> Runnable:
+        options = {"ir_op_priority": {op: [*names, NATIVE] for op, names in loaded.providers.items()}}
+        return compile_program(program, backend, options, dynamic=loaded.dynamic)
+
+    return prepare
+
+
+@contextmanager
+def _priorities(providers: Mapping[str, Sequence[str]]) -> Generator[None]:
+    with ExitStack() as stack:
+        for op, names in providers.items():
+            stack.enter_context(ops[op].set_priority([*names, NATIVE]))
+        yield
+
+
+def _per_arrangement(build: Callable[[Runnable, Sequence[object]], Runnable]) -> Prepare:
+    """Build what runs a program for each way in which its arguments lie in memory, when they come for the first time.
+
+    What is built takes flat arguments.
+    """
+
+    def prepare(loaded: Loaded, program: Runnable) -> Runnable:
+        built: dict[object, Runnable] = {}
+
+        def run(*arguments: object) -> object:
+            key = _arrangement([*arguments, *state_of(program).values()])
+            if key not in built:
+                with _priorities(loaded.providers):
+                    built[key] = build(program, arguments)
+            return built[key](*pytree.tree_leaves(arguments))
+
+        return run
+
+    return prepare
+
+
+def _arrangement(values: Sequence[object]) -> object:
+    """All that an artifact for static sizes depends on."""
+    storages: dict[int, int] = {}
+    facts: list[object] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            storage = storages.setdefault(value.untyped_storage().data_ptr(), len(storages))
+            facts.append((storage, value.dtype, value.shape, value.stride(), value.storage_offset()))
+            facts.append(value.untyped_storage().nbytes())
+        else:
+            facts.append(value)
+    return tuple(facts)
+
+
+def _graph(program: Runnable, arguments: Sequence[object]) -> Runnable:
+    """Import, all passes, export."""
+    module = run_passes(import_callable(program, *arguments), ",".join(PASSES))
+    return export_fx(module, like=_module(program))
+
+
+def _graph_through_text(program: Runnable, arguments: Sequence[object]) -> Runnable:
+    """Import, each pass, and export, with the module printed and parsed in between."""
+    module = _reparsed(import_callable(program, *arguments))
+    for name in PASSES:
+        module = _reparsed(run_passes(module, name, verify_each=True))
+    return export_fx(module, like=_module(program))
+
+
+def _interpreted(*passes: str) -> Prepare:
+    """The module behind some passes, interpreted."""
+
+    def build(program: Runnable, arguments: Sequence[object]) -> Runnable:
+        module = run_passes(import_callable(program, *arguments), ",".join(passes))
+        return functools.partial(interpret, module, like=_module(program))
+
+    return _per_arrangement(build)
+
+
+def _module(program: Runnable) -> nn.Module | None:
+    return program if isinstance(program, nn.Module) else None
+
+
+def _reparsed(module: ModuleOp) -> ModuleOp:
+    text = str(module)
+    parsed = parse(text)
+    if str(parsed) != text:
+        raise TextError("a module does not print as it was parsed")
+    return parsed
+
+
+PATHS: dict[str, Sequence[Prepare]] = {
+    "vllm_ir_eager": [_compiled("vllm_ir_eager")],
+    "vllm_ir": [_compiled("vllm_ir")],
+    "vllm_ir_xla": [_compiled("vllm_ir_xla")],
+    "graph": [_per_arrangement(_graph)],
+    "text": [_per_arrangement(_graph_through_text)],
+    "interpreter": [_interpreted(*PASSES[:count]) for count in range(len(PASSES) + 1)],
+}
+"""How each path makes a program callable, by name; in several ways, one after the other, to interpret each level."""
+
+
+PURE_PATHS = ("vllm_ir_xla",)
+"""Paths through pure functions, whose results are separate values even where they share new memory in eager mode."""
+
+
+def forget() -> None:
+    """Give up all that was compiled, so that memory stays flat over many programs."""
+    reset_dynamo()
+    clear_compile_reports()

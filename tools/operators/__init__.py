@@ -1,0 +1,1 @@
+"""Sweeps over PyTorch's own database of operators, and the pages that they write."""
