@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch._dispatch.python import no_python_dispatcher
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.fx.node import has_side_effect
-from torch.utils._python_dispatch import _disable_current_modes, is_in_torch_dispatch_mode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from vllm_ir.frontends.fx.torch_objects import Overload, overloads_of, packet_of
 from vllm_ir.frontends.ops.torch_internals import in_function_transform
@@ -23,7 +23,8 @@ _PLAIN = (Tensor, nn.Parameter, nn.Buffer)
 
 def runs_plainly(tensors: Iterable[Tensor]) -> bool:
     """Whether operators run here and now: nothing traces or intercepts them, and tensors hold data."""
-    if is_in_torch_dispatch_mode() or in_function_transform():
+    # By the stack, which each thread has for itself; the flag that PyTorch keeps beside it is that of all threads.
+    if torch._C._len_torch_dispatch_stack() or in_function_transform():
         return False
     return all(type(tensor) in _PLAIN and not tensor.is_meta for tensor in tensors)
 
