@@ -328,12 +328,18 @@ def argument_name(argument: BlockArgument) -> str:
     return location.desc.data if isinstance(location, NameLoc) else argument.name_hint or f"arg{argument.index}"
 
 
-def _get_attribute(exporter: FunctionExporter, name: str, like: nn.Module) -> fx.Node:
-    """A node for the attribute `name` of `like`, which the exported module shares."""
+def tensor_attribute(like: nn.Module, name: str) -> Tensor | None:
+    """The tensor at a dotted path of modules; None if there is none. Names come from text: nothing else is reached."""
     value: object = like
     for part in name.split("."):
         value = getattr(value, part, None) if isinstance(value, nn.Module) else None
-    if not isinstance(value, Tensor) or '"' in name or "\\" in name or not name.isprintable():  # it becomes code
+    return value if isinstance(value, Tensor) else None
+
+
+def _get_attribute(exporter: FunctionExporter, name: str, like: nn.Module) -> fx.Node:
+    """A node for the attribute `name` of `like`, which the exported module shares."""
+    value = tensor_attribute(like, name)
+    if value is None or '"' in name or "\\" in name or not name.isprintable():  # it becomes code
         raise VerifyException(f"`like` has no tensor attribute {name!r} that FX can name")
     *path, last = name.split(".")
     owner = exporter.root

@@ -116,8 +116,8 @@ def _bound(frame: Frame, argument: BlockArgument, value: object) -> object:
 
 def _check_sharing(function: FuncOp, values: Sequence[object]) -> None:
     """Arguments share memory where the signature says so, and what is written overlaps nothing else."""
-    tensors = [(argument, value) for argument, value in zip(function.block.args, values, strict=True)]
-    shaped = [(argument, value) for argument, value in tensors if isinstance(value, Tensor)]
+    arguments = zip(function.block.args, values, strict=True)
+    shaped = [(argument, value) for argument, value in arguments if isinstance(value, Tensor)]
     for position, (argument, value) in enumerate(shaped):
         given = function.argument_attributes(argument.index)
         for other, second in shaped[:position]:

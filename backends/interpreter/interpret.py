@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import BlockArgument
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.backends.fx.export import main_function
+from vllm_ir.backends.fx.export import main_function, tensor_attribute
 from vllm_ir.backends.interpreter.aliases import user_outputs
 from vllm_ir.backends.interpreter.arguments import bind_arguments, give_back
 from vllm_ir.backends.interpreter.calls import Call, run_call
@@ -149,9 +148,6 @@ def _with_attributes(main: FuncOp, inputs: Sequence[object], like: nn.Module | N
 
 
 def _attribute(like: nn.Module, argument: BlockArgument, resource: StringAttr) -> Tensor:
-    value: object = like
-    for part in resource.data.split("."):
-        value = cast(object, getattr(value, part, None))
-    if not isinstance(value, Tensor):
+    if (value := tensor_attribute(like, resource.data)) is None:
         raise VerifyException(f"`like` has no tensor attribute {resource.data!r} for %{argument.name_hint}")
     return value

@@ -11,8 +11,9 @@ pytest.importorskip("xdsl_jax", reason="the page also tells what converts to Sta
 pytest.importorskip("expecttest", reason="PyTorch's samples import it")
 
 from vllm_ir.tools.operators import fx_report, fx_sweep, known, stablehlo_report
-from vllm_ir.tools.operators.database import copied, entries
+from vllm_ir.tools.operators.database import entries
 from vllm_ir.tools.operators.fx_sweep import FUNCTION, IN_PLACE, OUT_WITH_GAPS, REFUSED, RIGHT, ROUNDED, Tally
+from vllm_ir.tools.operators.observation import copied
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 DATA = PAGE.with_name("operators.json")

@@ -15,6 +15,7 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, cast
 
+from vllm_ir.tools.files import write_whole
 from vllm_ir.tools.fuzz.cases import store
 from vllm_ir.tools.fuzz.settings import AGREES, FAILED, REFUSED, Settings
 
@@ -218,9 +219,7 @@ class Campaign:
             "campaign": [self.settings.seed, list(self.settings.paths), self.start],
             "totals": asdict(self.totals),
         }
-        partial = self.state.with_name(self.state.name + ".partial")
-        partial.write_text(json.dumps(content))
-        os.replace(partial, self.state)
+        write_whole(self.state, json.dumps(content).encode())
 
 
 class _Worker:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+from vllm_ir.tools.files import write_whole
 from vllm_ir.tools.fuzz.program import Loaded, load
 
 
@@ -15,9 +15,7 @@ def store(folder: Path, name: str, source: str) -> Path:
     """Write a case, formatted where ruff is installed; returns its file."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')[:80]}.py"
-    partial = file.with_suffix(".partial")
-    partial.write_text(_formatted(source))
-    os.replace(partial, file)
+    write_whole(file, _formatted(source).encode())
     return file
 
 

@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from vllm_ir.tools.fuzz.footprint import is_dense, overlap
 from vllm_ir.tools.fuzz.program import Loaded, Runnable, dtype_named, state_of
 from vllm_ir.tools.fuzz.torch_internals import values_of
+from vllm_ir.tools.operators.observation import window
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,15 @@ def _observe_call(loaded: Loaded, number: int, run: Runnable, program: Runnable)
     for position, dtype, *where in loaded.undefined.get(number, ()):
         undefined.append(_window_onto(cast(Tensor, arguments[position]), dtype, *where))
     sharing = _sharing(leaves, given, storages, after, undefined)
-    for window in undefined:
-        window.zero_()
+    for spoiled in undefined:
+        spoiled.zero_()
     return Seen(
         {
             "structure": [str(spec)],
             "results": results,
             "memory": [_bytes(storage, dtypes[address]) for address, storage in storages.items()],
             "shared memory": sharing,
-            "arguments": [_window(tensor) for tensor in given],
+            "arguments": [window(tensor) for tensor in given],
             "buffers": [(name, _value(tensor)) for name, tensor in sorted(after.items())],
         }
     )
@@ -113,13 +114,7 @@ def _value(leaf: object, *, new: bool = False) -> object:
     values = leaf.detach().resolve_conj().resolve_neg()
     dense = torch.empty(values.shape, dtype=values.dtype).copy_(values)
     gaps = new and not is_dense(values)
-    return _Tensor((str(leaf.dtype), *_window(leaf)), dense.reshape(-1), gaps)
-
-
-def _window(tensor: Tensor) -> tuple[object, ...]:
-    """Shape and strides where they lead somewhere: not of dimensions of size 1, nor in empty tensors."""
-    steps = [step if size != 1 else 0 for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
-    return tuple(tensor.shape), tuple(steps) if tensor.numel() else ()
+    return _Tensor((str(leaf.dtype), *window(leaf)), dense.reshape(-1), gaps)
 
 
 def _bytes(storage: torch.UntypedStorage, dtype: torch.dtype) -> _Tensor:
@@ -143,7 +138,7 @@ def _sharing(
     label = functools.partial(_label, names=names, fresh=fresh)
     seen: list[object] = []
     for leaf in (*leaves, *(tensor for _, tensor in sorted(buffers.items()))):
-        if isinstance(leaf, Tensor) and any(overlap(leaf, window) for window in undefined):
+        if isinstance(leaf, Tensor) and any(overlap(leaf, spoiled) for spoiled in undefined):
             seen.append((f"new memory {len(fresh)}", 0, None))
             fresh[-1 - len(fresh)] = ("", 0)
         elif isinstance(leaf, Tensor):

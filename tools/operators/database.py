@@ -8,10 +8,6 @@ from typing import Protocol, TypeVar, cast
 from unittest import mock
 
 import torch
-from torch import Tensor
-from torch.utils import _pytree as pytree
-
-from vllm_ir.frontends.fx.torch_internals import storage_id
 
 Item = TypeVar("Item")
 
@@ -82,29 +78,3 @@ def seeds_left_alone() -> Generator[None]:
 def spread(items: Sequence[Item], count: int) -> Sequence[Item]:
     """At most `count` of the items, at equal distances from the first one."""
     return items[:: -(-len(items) // count)] if items else items
-
-
-def copied(values: Item) -> Item:
-    """Nested containers with copies of their tensors: same layout, and in common memory where the originals are."""
-    storages: dict[int, torch.UntypedStorage] = {}
-    tensors: dict[int, Tensor] = {}
-
-    def copy(tensor: Tensor) -> Tensor:
-        if id(tensor) not in tensors:
-            tensors[id(tensor)] = _copy(tensor, storages)
-        return tensors[id(tensor)]
-
-    return cast(Item, pytree.tree_map_only(Tensor, copy, values))
-
-
-def _copy(tensor: Tensor, storages: dict[int, torch.UntypedStorage]) -> Tensor:
-    if tensor.layout != torch.strided or type(tensor) is not Tensor:
-        return tensor.detach().clone()
-    storage = tensor.untyped_storage()
-    key = storage_id(tensor)
-    if key not in storages:
-        storages[key] = storage.clone()
-    plain = torch.empty(0, dtype=tensor.dtype)
-    plain.set_(storages[key], tensor.storage_offset(), tensor.size(), tensor.stride())  # pyright: ignore[reportArgumentType]  # stub: Storage
-    plain = plain.conj() if tensor.is_conj() else plain
-    return torch.ops.aten._neg_view.default(plain) if tensor.is_neg() else plain

@@ -19,6 +19,7 @@ from typing import cast
 
 import torch
 
+from vllm_ir.tools.files import write_whole
 from vllm_ir.tools.operators import stablehlo_report
 from vllm_ir.tools.operators.database import entries
 from vllm_ir.tools.operators.fx_sweep import (
@@ -56,7 +57,7 @@ def write(found: Outcomes, data: Path) -> None:
     """Keep what a sweep has found, an entry a line."""
     lines = [f"{json.dumps(name)}: {json.dumps(_stored(tallies))}" for name, tallies in sorted(found.entries.items())]
     body = ",\n".join(f"  {line}" for line in lines)
-    data.write_text(f'{{\n "torch": {json.dumps(found.torch)},\n "entries": {{\n{body}\n }}\n}}\n', encoding="utf-8")
+    write_whole(data, f'{{\n "torch": {json.dumps(found.torch)},\n "entries": {{\n{body}\n }}\n}}\n'.encode())
 
 
 def _stored(tallies: Tallies) -> object:
@@ -148,7 +149,7 @@ def main(page: Path) -> None:
     found = read(page.with_name("operators.json"))
     stablehlo = stablehlo_report.read(page.with_name("stablehlo_operators.json"))
     body = table(found, stablehlo)
-    page.write_text(f"{before}{BEGIN}\n{body}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    write_whole(page, f"{before}{BEGIN}\n{body}\n{END}{rest.partition(END)[2]}".encode())
 
 
 def _run(arguments: Sequence[str] | None = None) -> int:

@@ -33,8 +33,8 @@ from vllm_ir.backends.fx.export import export_fx
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.importer import import_fx
 from vllm_ir.tools.operators import processes
-from vllm_ir.tools.operators.database import Entry, Sample, copied, entries, samples_of, seeds_left_alone, spread
-from vllm_ir.tools.operators.observation import observe, strides, tensors_in
+from vllm_ir.tools.operators.database import Entry, Sample, entries, samples_of, seeds_left_alone, spread
+from vllm_ir.tools.operators.observation import copied, observe, strides, tensors_in
 from vllm_ir.tools.pipelines import run_passes
 from vllm_ir.tools.text import parse
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+from vllm_ir.frontends.fx.torch_internals import storage_id
+
+Item = TypeVar("Item")
 SEED = 1234
 _EMPTY = "no memory, or new one that holds nothing"
 
@@ -33,6 +36,11 @@ def strides(tensor: Tensor) -> list[int]:
     if tensor.numel() == 0:
         return []
     return [step if size != 1 else 0 for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
+
+
+def window(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape, and strides where they matter."""
+    return tuple(tensor.shape), tuple(strides(tensor))
 
 
 def tensors_in(values: object) -> list[Tensor]:
@@ -115,3 +123,29 @@ def observe(program: Callable[..., object], arguments: Sequence[object], state: 
         memory=[memory(storage) for storage in known.values()],
         random_state=random_state,
     )
+
+
+def copied(values: Item) -> Item:
+    """Nested containers with copies of their tensors: same layout, and in common memory where the originals are."""
+    storages: dict[int, torch.UntypedStorage] = {}
+    tensors: dict[int, Tensor] = {}
+
+    def copy(tensor: Tensor) -> Tensor:
+        if id(tensor) not in tensors:
+            tensors[id(tensor)] = _copy(tensor, storages)
+        return tensors[id(tensor)]
+
+    return cast(Item, pytree.tree_map_only(Tensor, copy, values))
+
+
+def _copy(tensor: Tensor, storages: dict[int, torch.UntypedStorage]) -> Tensor:
+    if tensor.layout != torch.strided or type(tensor) is not Tensor:
+        return tensor.detach().clone()
+    storage = tensor.untyped_storage()
+    key = storage_id(tensor)
+    if key not in storages:
+        storages[key] = storage.clone()
+    plain = torch.empty(0, dtype=tensor.dtype)
+    plain.set_(storages[key], tensor.storage_offset(), tensor.size(), tensor.stride())  # pyright: ignore[reportArgumentType]  # stub: Storage
+    plain = plain.conj() if tensor.is_conj() else plain
+    return torch.ops.aten._neg_view.default(plain) if tensor.is_neg() else plain

@@ -23,6 +23,7 @@ import torch
 from vllm_ir.conversions.convert_to_stablehlo.decompose import decompositions
 from vllm_ir.conversions.convert_to_stablehlo.table import CONVERSIONS, FAMILIES, HIGHER_ORDER, REJECTIONS
 from vllm_ir.frontends.fx.schemas import target_name
+from vllm_ir.tools.files import write_whole
 from vllm_ir.tools.operators.database import entries
 from vllm_ir.tools.operators.stablehlo_sweep import INTERNAL, SAMPLES, Attempt, sweep
 
@@ -92,7 +93,7 @@ def read(data: Path) -> Outcomes:
 
 def write(found: Outcomes, data: Path) -> None:
     """Keep what a sweep has found."""
-    data.write_text(json.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
+    write_whole(data, (json.dumps(asdict(found), indent=1) + "\n").encode())
 
 
 # --- page ------------------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def _listed(names: Iterable[str]) -> str:
 def main(page: Path, data: Path) -> None:
     """Write the table into a page, with what a sweep has found."""
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    page.write_text(f"{before}{BEGIN}\n{table(read(data))}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    write_whole(page, f"{before}{BEGIN}\n{table(read(data))}\n{END}{rest.partition(END)[2]}".encode())
 
 
 def _run(arguments: Sequence[str] | None = None) -> None:

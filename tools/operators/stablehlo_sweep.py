@@ -28,7 +28,8 @@ from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.importer import import_callable
 from vllm_ir.frontends.fx.schemas import op_info, target_name
 from vllm_ir.tools.operators import processes
-from vllm_ir.tools.operators.database import Entry, Sample, copied, entries, samples_of, spread
+from vllm_ir.tools.operators.database import Entry, Sample, entries, samples_of, spread
+from vllm_ir.tools.operators.observation import copied
 from vllm_ir.tools.pipelines import run_passes
 
 SAMPLES, _LOOKED_AT = 4, 48
@@ -61,7 +62,7 @@ def attempts(entry: Entry) -> list[Attempt]:
     for sample in spread(samples_of(entry, dtype)[:_LOOKED_AT], SAMPLES):
         called = _Called()
         if _runs(entry, sample, called):
-            attempt = _attempt(*_program(entry, sample))
+            attempt = _attempt(*program_of(entry, sample))
             attempt.operators = sorted({*attempt.operators, *called.names})
             found.append(attempt)
     return found
@@ -93,7 +94,7 @@ def _runs(entry: Entry, sample: Sample, called: _Called) -> bool:
     return True
 
 
-def _program(entry: Entry, sample: Sample) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
+def program_of(entry: Entry, sample: Sample) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
     """A function of the tensors of a sample, and these."""
     leaves, structure = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]

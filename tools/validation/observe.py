@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from vllm_ir.backends.interpreter.interpret import Execution
+from vllm_ir.tools.operators.observation import window
 
 _NO_MEMORY = ("no memory", 0)
 _NEW = "new memory"
@@ -59,12 +60,6 @@ def observe(execution: Execution, inputs: Sequence[object], *, values_only: bool
         known = None if marks is None else ~marks[: memory.numel() * memory.element_size()].view(len(memory), -1).any(1)
         contents.append(Contents(f"memory {number} of the inputs", memory.clone(), known))
     return Observation(facts, contents)
-
-
-def window(tensor: Tensor) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape, and strides where they lead somewhere: not of dimensions of size 1, nor in empty tensors."""
-    steps = [step if size != 1 else 0 for size, step in zip(tensor.shape, tensor.stride(), strict=True)]
-    return tuple(tensor.shape), tuple(steps) if tensor.numel() else ()
 
 
 def flat(tensor: Tensor) -> Tensor:

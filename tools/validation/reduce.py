@@ -14,7 +14,6 @@ from xdsl.dialects.builtin import (
     ArrayAttr,
     DictionaryAttr,
     FunctionType,
-    IntAttr,
     IntegerAttr,
     ModuleOp,
     TensorType,
@@ -27,11 +26,12 @@ from xdsl.utils.exceptions import DiagnosticException
 
 from vllm_ir.backends.fx.export import main_function
 from vllm_ir.backends.interpreter.interpret import is_stablehlo
-from vllm_ir.dialects.torch.arguments import OperandAttr, TupleAttr
+from vllm_ir.dialects.torch.arguments import TupleAttr
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.contract import ALIASES, OUTPUT_VIEW
 from vllm_ir.dialects.vllm_ir.function import ORIGINAL_OUTPUT_COUNT, FuncOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
+from vllm_ir.frontends.fx.values import operand_reference
 
 Fault = Callable[[ModuleOp], bool]
 """Whether a module, which is not changed, shows the fault."""
@@ -179,43 +179,37 @@ def _set_entries(function: Operation, name: str, entries: Sequence[DictionaryAtt
         function.properties[name] = ArrayAttr(entries)
 
 
-def _drop_output(module: ModuleOp, index: int) -> None:
-    """Return one value less; the outputs are a flat tuple then."""
+def _return(module: ModuleOp, values: Sequence[SSAValue], results: Sequence[DictionaryAttr], count: int) -> None:
+    """Return `values` as a flat tuple, with what `results` says of them; `count` are the program's own outputs."""
     function, terminator = _entry(module), _terminator(module)
-    operands = list(terminator.operands)
-    results = _entries(function, "res_attrs", len(operands))
-    del operands[index], results[index]
     if isinstance(function, FuncOp):
-        count = function.original_output_count
-        terminator.properties["structure"] = TupleAttr(
-            ArrayAttr([OperandAttr(IntAttr(i)) for i in range(len(operands))])
-        )
-        if count is not None:
-            left = min(count - (index < count), len(operands))
-            function.attributes[ORIGINAL_OUTPUT_COUNT] = IntegerAttr(left, i64)
-    terminator.operands = operands
+        terminator.properties["structure"] = TupleAttr(ArrayAttr([operand_reference(i) for i in range(len(values))]))
+        if function.original_output_count is not None:
+            function.attributes[ORIGINAL_OUTPUT_COUNT] = IntegerAttr(count, i64)
+    terminator.operands = values
     _set_entries(function, "res_attrs", results)
     _update_type(function)
 
 
+def _drop_output(module: ModuleOp, index: int) -> None:
+    """Return one value less."""
+    function, operands = _entry(module), list(_terminator(module).operands)
+    results = _entries(function, "res_attrs", len(operands))
+    del operands[index], results[index]
+    count = (function.original_output_count if isinstance(function, FuncOp) else None) or 0
+    _return(module, operands, results, min(count - (index < count), len(operands)))
+
+
 def _end_behind(module: ModuleOp, index: int) -> None:
     """Return what the operation at `index` gives, and erase all that follow."""
-    function, terminator = _entry(module), _terminator(module)
     body = _body(module)
     values = [result for result in body[index].results if isinstance(result.type, TensorType)]
     if not values:
         raise _Impossible
-    if isinstance(function, FuncOp):
-        items = [OperandAttr(IntAttr(i)) for i in range(len(values))]
-        terminator.properties["structure"] = TupleAttr(ArrayAttr(items))
-        if ORIGINAL_OUTPUT_COUNT in function.attributes:
-            function.attributes[ORIGINAL_OUTPUT_COUNT] = IntegerAttr(len(values), i64)
-    terminator.operands = values
-    _set_entries(function, "res_attrs", [])
+    _return(module, values, [], len(values))
     for op in reversed(body[index + 1 :]):
         op.detach()
         op.erase()
-    _update_type(function)
 
 
 def _drop_operations(module: ModuleOp, start: int, end: int) -> None:

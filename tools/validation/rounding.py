@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from vllm_ir.backends.interpreter.calls import Call, run_call
 from vllm_ir.backends.interpreter.interpret import execute
+from vllm_ir.tools.operators.observation import copied
 from vllm_ir.tools.validation.observe import Observation, errors, observe
 
 _RUNS = 4
@@ -54,7 +55,7 @@ class _Noise:
         self._random = torch.Generator().manual_seed(seed)
 
     def perturbed_inputs(self, inputs: Sequence[object]) -> list[object]:
-        copies = copied(inputs)
+        copies = copied(list(inputs))
         moved: set[int] = set()
         for value in copies:
             if isinstance(value, Tensor) and value.untyped_storage().data_ptr() not in moved:
@@ -90,22 +91,6 @@ class _Noise:
             moved = torch.where(torch.isin(wide, known), tensor, moved)
         if 0 not in tensor.stride() or tensor.numel() == 1:
             tensor.copy_(moved)
-
-
-def copied(inputs: Sequence[object]) -> list[object]:
-    """Copies of inputs that share storages as the inputs do."""
-    storages: dict[int, torch.UntypedStorage] = {}
-
-    def copy(value: object) -> object:
-        if not isinstance(value, Tensor):
-            return value
-        storage = value.untyped_storage()
-        if storage.data_ptr() not in storages:
-            storages[storage.data_ptr()] = storage.clone()
-        twin = torch.empty(0, dtype=value.dtype).set_(storages[storage.data_ptr()])
-        return twin.as_strided(value.shape, value.stride(), value.storage_offset())
-
-    return [copy(value) for value in inputs]
 
 
 def _leaves(value: object) -> list[object]:

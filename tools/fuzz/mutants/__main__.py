@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from vllm_ir.tools.files import write_whole
 from vllm_ir.tools.fuzz.campaign import Campaign
 from vllm_ir.tools.fuzz.mutants.mutant import Mutant
 from vllm_ir.tools.fuzz.mutants.table import MUTANTS
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f"NOT FOUND in {options.limit} programs" if result is None else f"program {result[0]}: {result[1]}"
         print(f"{name} ({mutant.path}): {what}", flush=True)
         if options.json:
-            options.json.write_text(json.dumps(found, indent=1))
+            write_whole(options.json, json.dumps(found, indent=1).encode())
     missed = [name for name, result in found.items() if result is None]
     print(f"{len(found) - len(missed)} of {len(found)} found" + (f"; not found: {', '.join(missed)}" if missed else ""))
     return 1 if missed else 0

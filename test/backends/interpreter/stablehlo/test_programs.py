@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, fx
-from torch.utils import _pytree as pytree
 
 import vllm_ir as ir
 from vllm_ir.backends.interpreter.stablehlo.interpret import interpret_stablehlo
 from vllm_ir.tools.operators.database import Entry, entries, samples_of, spread
+from vllm_ir.tools.operators.stablehlo_sweep import program_of
 from vllm_ir.tools.text import parse
 
 TEST = Path(__file__).parents[3]
@@ -101,21 +101,6 @@ SAMPLES, EVERY = 3, 24
 TOLERANCE = {torch.float32: (2e-5, 1e-5), torch.float64: (1e-9, 1e-9), torch.complex64: (1e-4, 1e-5)}
 """As far as eager's kernels are from the evaluator, which rounds functions and products once: polynomials in place of
 functions, sums of some ten to a hundred terms. Everything else is exact."""
-
-
-def program_of(entry: Entry, sample: object) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
-    """A function of the tensors of a sample, and these."""
-    leaves, structure = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-
-    def program(*tensors: Tensor) -> list[Tensor]:
-        given = dict(zip(places, tensors, strict=True))
-        first, args, keywords = pytree.tree_unflatten(
-            [given.get(place, leaf) for place, leaf in enumerate(leaves)], structure
-        )
-        return [leaf for leaf in pytree.tree_leaves(entry.op(first, *args, **keywords)) if isinstance(leaf, Tensor)]
-
-    return program, [leaves[place] for place in places]
 
 
 def differences(name: str, entry: Entry) -> tuple[int, list[str]]:
