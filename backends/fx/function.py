@@ -18,7 +18,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.fx.errors import OperatorError, located
 from vllm_ir.backends.fx.known_results import KnownResults
-from vllm_ir.backends.fx.layout import has_strides, tensor_of, with_strides
+from vllm_ir.backends.fx.layout import has_free_strides, has_strides, tensor_of, with_strides
 from vllm_ir.backends.fx.metas import set_value
 from vllm_ir.dialects.torch.call import REASON, CallOp
 from vllm_ir.dialects.torch.constant import ConstantOp
@@ -33,7 +33,7 @@ from vllm_ir.frontends.fx.regions import may_overlap
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
 from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node, reserve_name
-from vllm_ir.frontends.fx.types import known_dtype
+from vllm_ir.frontends.fx.types import is_tensor, known_dtype
 from vllm_ir.frontends.fx.values import decode, is_sequence, number
 from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.dialect import call_arguments
@@ -237,11 +237,29 @@ class FunctionExporter:
             node = self._view_of_other_layout(op, target, args, kwargs)
             if node is None:
                 args, kwargs = self._restride(op, args, kwargs)
-        node = node or self.builder.emit(target, args, kwargs)
+        node = node or self._emit(op, target, args, kwargs)
         self._bind_results(op, node)
         if isinstance(reason := op.attributes.get(REASON), StringAttr):
             self.builder.copies[node] = reason.data
             self.values[op.results[0]] = with_strides(self.builder.emit, node, op.results[0].type)
+
+    def _emit(
+        self, op: CallOp | ViewOp, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object]
+    ) -> fx.Node:
+        """A call. A view of a value that PyTorch refuses for strides that lead nowhere is one of a copy."""
+        try:
+            return self.builder.emit(target, args, kwargs)
+        except OperatorError:
+            base = op.operands[0] if op.operands else None
+            node = None if base is None else self.values.get(base)
+            views = is_overload(target) and op_info(target).is_view
+            if base is None or not views or not isinstance(node, fx.Node) or not is_tensor(base.type):
+                raise
+            if not has_free_strides(base.type):
+                raise
+        contiguous = self.builder.emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+        args, kwargs = map_nodes((args, dict(kwargs)), lambda other: contiguous if other is node else other)
+        return self.builder.emit(target, args, kwargs)
 
     def _has_other_layout(self, op: CallOp | ViewOp) -> bool:
         """Whether the value that is viewed has other strides here than in eager mode."""
@@ -458,7 +476,7 @@ class FunctionExporter:
             name = f"_tensor_constant{self.constants}"
         self.root.register_buffer(name, tensor)
         node = self.builder.graph.get_attr(name)
-        node.meta["val"] = self.builder.mode.from_tensor(tensor)
+        node.meta["val"] = self.builder.mode.from_tensor(tensor, static_shapes=True)
         self.values[op.result] = node
 
 

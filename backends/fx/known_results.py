@@ -7,6 +7,7 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, fx
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from vllm_ir.frontends.fx.schemas import Target, op_info
@@ -49,7 +50,8 @@ class KnownResults:
         if key is not None and (layout := self._layouts.get(key)) is not None:
             return layout.make(self.mode, args[0] if args else None)
         fake_args, fake_keywords = map_nodes((args, dict(kwargs)), _value_of)
-        value = cast(Callable[..., object], target)(*fake_args, **fake_keywords)
+        with enable_python_dispatcher():  # the C++ versions of composite operators do not all know symbolic sizes
+            value = cast(Callable[..., object], target)(*fake_args, **fake_keywords)
         if key is not None and key not in self._layouts:
             self._layouts[key] = _layout(value, (*fake_args, *fake_keywords.values()))
         return value

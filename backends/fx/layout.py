@@ -82,6 +82,8 @@ def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:
     if wanted is None:
         return emit(aten.clone.default, (node,), contiguous)
     if (order := _dense_order([expression(size) for size in value.shape], wanted)) is not None:
+        if order == sorted(order):
+            return emit(aten.clone.default, (node,), contiguous)
         inverse = [order.index(dimension) for dimension in range(len(order))]
         ordered = emit(aten.permute.default, (node, order))
         return emit(aten.permute.default, (emit(aten.clone.default, (ordered,), contiguous), inverse))

@@ -8,11 +8,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vllm_ir.backends.inductor.fresh_outputs import KeepOutputsFresh
 from vllm_ir.backends.inductor.prepare import prepare_for_inductor
+from vllm_ir.backends.inductor.rewordings import makes_numbers_of_bits
 from vllm_ir.backends.inductor.torch_internals import (
     BoxedCallable,
     compile_inference,
     decompositions,
     inference_state,
+    patched,
     with_last_passes,
 )
 from vllm_ir.frontends.fx.torch_objects import rename_node
@@ -48,7 +50,8 @@ def compile_functional(
         rename_node(node, f"arg{position}_1")
         node.target = node.name
     prepare_for_inductor(core, decompositions(), fake_mode)
+    patches = {"joint_graph_constant_folding": False} if makes_numbers_of_bits(core.graph) else {}
     keeper = KeepOutputsFresh.mark(core.graph, [placeholders[position].name for position in donated])
     last = [keeper] if hook is None else [hook, keeper]
-    with inference_state(fake_mode), with_last_passes(last):
+    with inference_state(fake_mode), with_last_passes(last), patched(patches):
         return compile_inference(core, inputs, static_inputs)

@@ -8,14 +8,17 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vllm_ir.backends.inductor.decompose import Decompositions, adopt_attribute, decompose_nodes
+from vllm_ir.backends.inductor.rewordings import compute_scalar, select_by_mask
 from vllm_ir.backends.inductor.torch_internals import depends_on_strides, rounds_between_operators
 from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.opaque import opaque_functional
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, map_nodes, schema_of
 
+aten = torch.ops.aten
+
 _LOW_PRECISION = (torch.bfloat16, torch.float16)
-_CASTS = (torch.ops.prims.convert_element_type.default, torch.ops.aten._to_copy.default)
+_CASTS = (torch.ops.prims.convert_element_type.default, aten._to_copy.default)
 
 
 def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fake_mode: FakeTensorMode) -> None:
@@ -26,11 +29,16 @@ def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fak
     gives them any layout it likes. Under `emulate_precision_casts` operators on bfloat16 and float16 are marked: the
     mark, not the setting, makes fused kernels round between them as eager does. Operators on element types that have
     no common type with others (float8, uint16, …) become opaque: Inductor cannot generate code for all of them.
+    What else it gets wrong is put in other words, see `rewordings.py`.
     """
     decompose_nodes(gm, decompositions, fake_mode)
     for node in list(gm.graph.nodes):
         if node.op == "get_attr" and _is_only_stored(node):
             _store_bits(gm, node, fake_mode)
+        elif node.op == "get_attr":
+            compute_scalar(gm, node, fake_mode)
+        elif node.target is aten.index_put.default:
+            select_by_mask(gm, node, fake_mode)
         stored = any(map(_is_only_stored, (node, *node.all_input_nodes)))
         if stored and is_overload(node.target) and not _only_reinterprets(node.target):
             node.target = opaque_functional(node.target)
@@ -102,9 +110,9 @@ def _store_bits(gm: fx.GraphModule, node: fx.Node, fake_mode: FakeTensorMode) ->
         return
     bits = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[value.element_size()]
     with gm.graph.inserting_after(node):
-        lifted = gm.graph.call_function(torch.ops.aten.lift_fresh_copy.default, (node,))
+        lifted = gm.graph.call_function(aten.lift_fresh_copy.default, (node,))
     with gm.graph.inserting_after(lifted):
-        typed = gm.graph.call_function(torch.ops.aten.view.dtype, (lifted, value.dtype))
+        typed = gm.graph.call_function(aten.view.dtype, (lifted, value.dtype))
     node.replace_all_uses_with(typed, delete_user_cb=lambda user: user is not lifted)
     adopt_attribute(gm, node, value.view(bits))
     with fake_mode:

@@ -227,7 +227,9 @@ class Frame:
         if start is None or end is None:
             return
         stated = end * view.element_size() - start * base.element_size()
-        if (moved := view.data_ptr() - base.data_ptr()) != stated:
+        # `data_ptr` is 0 for a window without elements, also behind the start of its storage.
+        moved = view.storage_offset() * view.element_size() - base.storage_offset() * base.element_size()
+        if moved != stated:
             raise InterpretationError(
                 f"{operation_text(op)} moves the window by {moved} bytes, the types of %{op.base.name_hint} and "
                 f"{value_text(result)} by {stated}"

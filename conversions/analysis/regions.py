@@ -8,7 +8,7 @@ cannot be decided counts as overlapping and as not covered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import cast
@@ -138,6 +138,22 @@ def is_dense(window: BufferType) -> bool:
         stride == 0 and size != 1 for size, stride in zip(sizes_of(window), strides_of(window) or (), strict=False)
     )
     return not repeated and (region := region_of(window)) is not None and _is_dense(region)
+
+
+def fills(windows: Iterable[BufferType], whole: BufferType) -> bool:
+    """Whether windows surely have every byte of another one, which has no gaps, among them."""
+    if (target := region_of(whole)) is None:
+        return is_empty(whole)
+    regions = [region for window in windows if (region := region_of(window)) is not None]
+    filled, dense = target.offset, [region for region in regions if _is_dense(region)]
+    while not not_greater(target.end, filled):
+        ends = [r.end for r in dense if not_greater(r.offset, filled) and not not_greater(r.end, filled)]
+        if not ends:
+            known = [found for region in regions if (found := _bytes(region)) is not None]
+            wanted = _bytes(target)
+            return wanted is not None and bool(known) and bool(np.isin(wanted, np.concatenate(known)).all())
+        filled = ends[0]
+    return True
 
 
 def same_window(first: BufferType, second: BufferType) -> bool:

@@ -148,7 +148,8 @@ class _Rewriter:
         direct = isinstance(op, CallOp) and overload is not None and op.updates is None
         for index, operand in enumerate(op.operands):
             if operand in self.buffers:
-                exact = overload is not None and op_info(overload).layout_sensitive
+                # A view that is here has no window onto this memory: it may not take such strides.
+                exact = overload is not None and (op_info(overload).layout_sensitive or op_info(overload).is_view)
                 window = self.buffers[operand]
                 fits = not exact or strides_of(window.type) == strides_of(operand.type)
                 op.operands[index] = window if direct and fits else self.value(operand)

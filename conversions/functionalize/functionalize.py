@@ -9,11 +9,13 @@ With alias facts (`alias-outputs`) nothing of this remains: see `pure.py`.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.calls import functionalize_call, is_layout_sensitive, relayout
@@ -57,6 +59,8 @@ class _Functionalizer:
         self.anchor: Operation = function.terminator
         self.b = CallBuilder(lambda op: self.block.insert_op_before(op, self.anchor))
         self.dead: dict[Operation, None] = {}  # an ordered set
+        self.written: dict[SSAValue, Root] = {}
+        """Memory that is written at the end, by the arguments that it is written through."""
         self.pure = ORIGINAL_OUTPUT_COUNT in function.attributes
         if self.pure and rewrites.is_limited:
             # What is left at buffer level needs its arguments in memory.
@@ -75,6 +79,8 @@ class _Functionalizer:
                 leave_in_memory(self.function, self.storages, self.dead, self.b)
                 return
         self._erase_dead()
+        if any(root.has_gaps for root in self.storages.roots):
+            self._erase_unused(set(ops))
         drop_invalid_donations(self.function)
         self.function.properties["functional"] = UnitAttr()
         if self.pure:
@@ -155,15 +161,26 @@ class _Functionalizer:
                 refuse_donated(returned, window, operand)
                 if not window.root.is_argument and shared[window.root] == 1:
                     tensors[index] = relayout(self.b, window.value(self.b), operand)
-        for root in self.storages.roots:
-            if root.is_argument and root.changed and not root.given_away and root.current is not None:
-                self.b.add(WriteOp.create(operands=[root.current, root.buffer]))
         allocs: dict[Root, SSAValue] = {}
+        # All values first: final writes are behind all computation.
+        writes = [
+            (root, write)
+            for root in self.storages.roots
+            if root.is_argument and root.changed and not root.given_away
+            for write in root.final_writes(self.b)
+        ]
+        for root, (value, buffer) in writes:
+            self._write(root, value, buffer, allocs)
         for index, operand in enumerate(returned.operands):
             if index in tensors:
                 returned.operands[index] = tensors[index]
             elif isinstance(operand.type, BufferType):
                 returned.operands[index] = self._returned_window(operand, allocs)
+
+    def _write(self, root: Root, value: SSAValue, buffer: SSAValue, allocs: dict[Root, SSAValue]) -> None:
+        target = buffer if buffer is root.buffer else self._returned_window(buffer, allocs)
+        self.b.add(WriteOp.create(operands=[value, target]))
+        self.written |= {root_of(target): root, root_of(root.buffer): root}
 
     def _returned_roots(self, returned: ReturnOp) -> dict[Root, int]:
         """How many returned windows each root has."""
@@ -205,20 +222,24 @@ class _Functionalizer:
             op.detach()
             op.erase(safe_erase=False)
 
+    def _erase_unused(self, program: Container[Operation]) -> None:
+        """Erase values of memory that nobody needs as a whole, unless they are the program's."""
+        for op in reversed(list(self.block.ops)):
+            if op not in program and is_trivially_dead(op):
+                op.detach()
+                op.erase()
+
     def _update_signature(self) -> None:
         """Arguments are mutated only if they are written, donated if they were given away."""
-        changed = [root for root in self.storages.roots if root.changed and not root.given_away]
-        written = {root.buffer for root in changed}
-        # Memory that several arguments share is written through the first of them.
-        targets = {root_of(root.buffer) for root in changed}
         donated = {root.buffer for root in self.storages.roots if root.given_away}
+        written = set(self.written.values())
         attributes: list[dict[str, Attribute]] = []
         for index, argument in enumerate(self.function.block.args):
             entry = self.function.argument_attributes(index)
             window = self.storages.windows.get(argument)
-            if window is not None and window.root.buffer not in written:
+            if window is not None and window.root not in written:
                 entry.pop(MUTATED, None)
-            if argument in targets:
+            if argument in self.written:
                 entry[MUTATED] = UnitAttr()
             if window is not None and window.root.buffer in donated:
                 entry[DONATED] = UnitAttr()

@@ -33,11 +33,10 @@ def count_rewrites(function: FuncOp) -> int:
 def leave_in_memory(function: FuncOp, storages: Storages, dead: Mapping[Operation, None], b: CallBuilder) -> None:
     """Give memory the values that it has by now, at the place where `b` builds; `dead` operations have happened."""
     _return_operands(storages)
+    # The windows that memory is written through are used then, and stay.
+    written = _write([root for root in storages.roots if root.is_argument and _is_needed(root)], b)
     _erase_unused(dead)
-    written = [root for root in storages.roots if _is_needed(root)]
-    for root in written:
-        if root.current is not None:
-            b.add(WriteOp.create(operands=[root.current, root.buffer]))
+    written += _write([root for root in storages.roots if not root.is_argument and _is_needed(root)], b)
     drop_invalid_donations(function)
     _extend_signature(function, storages, written)
     function.update_type()
@@ -66,9 +65,17 @@ def _is_needed(root: Root) -> bool:
     return root.is_argument or root.buffer.first_use is not None
 
 
-def _extend_signature(function: FuncOp, storages: Storages, written: Iterable[Root]) -> None:
+def _write(roots: Iterable[Root], b: CallBuilder) -> list[SSAValue]:
+    """Write what memory holds by now; returns the buffers."""
+    writes = [(root, *write) for root in roots for write in root.final_writes(b)]
+    for _, value, buffer in writes:
+        b.add(WriteOp.create(operands=[value, buffer]))
+    return [buffer for root, _, written in writes for buffer in (written, root.buffer)]
+
+
+def _extend_signature(function: FuncOp, storages: Storages, written: Iterable[SSAValue]) -> None:
     """Mark the arguments through which memory is written now, and those that were given away."""
-    targets = {root_of(root.buffer) for root in written}
+    targets = set(map(root_of, written))
     given = {root.buffer for root in storages.roots if root.given_away}
     attributes = [function.argument_attributes(index) for index in range(len(function.block.args))]
     for argument, entry in zip(function.block.args, attributes, strict=True):

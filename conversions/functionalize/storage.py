@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, IntegerAttr
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
-from vllm_ir.conversions.analysis.regions import covers, is_empty
+from vllm_ir.conversions.analysis.regions import covers, fills, is_empty
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.splits import view_codecs
 from vllm_ir.conversions.functionalize.strided import BitsCodec, FlattenCodec, StridedCodec
@@ -43,6 +43,10 @@ class Root:
     current: SSAValue | None = None
     version: int = 0
     donations: list[Donation] = field(default_factory=list[Donation])
+    has_gaps: bool = False
+    """Whether it spans memory that no argument holds, which may be other arguments' or other threads'."""
+    written: dict[Window, None] = field(default_factory=lambda: {})
+    """Windows with a buffer of their own that were written."""
 
     @property
     def type(self) -> BufferType:
@@ -67,6 +71,22 @@ class Root:
         """Whether all of the storage was donated; what is left of one that was given away in part is the caller's."""
         return not is_empty(self.type) and any(covers(donation.window, self.type) for donation in self.donations)
 
+    def final_writes(self, b: CallBuilder) -> list[tuple[SSAValue, SSAValue]]:
+        """Values and the buffers that they have to be written to, so that memory holds what it should.
+
+        That is one value of all of the memory, if the arguments hold all of it. Otherwise what lies between is not
+        ours to write, and each window that was written gets its value.
+        """
+        if self.current is None:
+            return []
+        if not self.has_gaps:
+            return [(self.current, self.buffer)]
+        kept: list[Window] = []
+        for window in sorted(self.written, key=lambda window: -count(shape_of(window.type))):
+            if not any(covers(other.type, window.type) for other in kept):
+                kept.append(window)
+        return [(window.value(b), window.buffer) for window in kept if window.buffer is not None]
+
 
 @dataclass(eq=False)
 class Window:
@@ -78,6 +98,8 @@ class Window:
     codec: Codec | None = None
     cached: SSAValue | None = None
     version: int = -1
+    buffer: SSAValue | None = None
+    """What the program has of it, if it is a part of a root that several arguments share."""
 
     def value(self, b: CallBuilder) -> SSAValue:
         """What the window holds now."""
@@ -112,6 +134,7 @@ class Window:
             root.initial = None
         root.current = new
         root.version += 1
+        root.written |= {changed: None for changed, _ in chain if changed.buffer is not None}
         for changed, piece in chain:
             changed.cached, changed.version = piece, root.version
 
@@ -155,7 +178,7 @@ class Storages:
         self.windows[buffer] = Window(root, root.type)
         return root
 
-    def _add_group(self, group: Sequence[BlockArgument], beyond: Sequence[int | None]) -> None:
+    def _add_group(self, group: Sequence[BlockArgument], beyond: Sequence[tuple[int, int] | None]) -> None:
         """One root for all memory that several arguments share, or that views of one reach."""
         kinds = [argument.type for argument in group if isinstance(argument.type, BufferType)]
         first = kinds[0]
@@ -168,29 +191,29 @@ class Storages:
         # Of the narrowest elements, so that all windows begin and end with whole ones.
         base = min(range(len(group)), key=lambda index: _element_width(kinds[index]))
         first, per_element = kinds[base], _element_width(kinds[base])
-        ends = [reach[1] // per_element for kind in kinds if (reach := extent(kind)) is not None]
-        reached = [
-            reach * _element_width(kind) // per_element for kind, reach in zip(kinds, beyond, strict=True) if reach
-        ]
-        length = max([*ends, *reached], default=0)
-        odd = any(length * per_element % _element_width(kind) for kind in kinds)
+        reached = [reach for reach in (*map(extent, kinds), *beyond) if reach is not None and reach != (0, 0)]
+        start = min((reach[0] for reach in reached), default=0) // per_element
+        length = -(-max((reach[1] for reach in reached), default=0) // per_element) - start
+        odd = any(place * per_element % _element_width(kind) for place in (start, length) for kind in kinds)
         if odd or any(window is None for window in windows):
             names = ", ".join(f"%{argument.name_hint}" for argument in group)
             raise PassFailedException(
                 f"arguments {names} share memory in ways that are not known at compile time; "
                 "pass tensors of static shape and one dtype, or clones"
             )
-        flat_type = with_window(first, [length], [1], 0)
-        op = self.b.view(torch.ops.aten.as_strided.default, [group[base], [length], [1], 0], flat_type)
-        root = Root(op)
+        flat_type = with_window(first, [length], [1], start)
+        op = self.b.view(torch.ops.aten.as_strided.default, [group[base], [length], [1], start], flat_type)
+        root = Root(op, has_gaps=not fills(kinds, flat_type))
         self.roots.append(root)
         whole = self.windows[op] = Window(root, flat_type)
-        flat = {first.element_type: whole}
+        flat = {first.element_type: (whole, start)}
         for argument, kind, window in zip(group, kinds, windows, strict=True):
             if window is not None:
                 if kind.element_type not in flat:
-                    flat[kind.element_type] = _as_elements(whole, 0, kind)[0]
-                self.windows[argument] = Window(root, kind, flat[kind.element_type], StridedCodec(*window))
+                    flat[kind.element_type] = _as_elements(whole, start, kind)
+                memory, begin = flat[kind.element_type]
+                codec = StridedCodec(window[0], window[1], window[2] - begin)
+                self.windows[argument] = Window(root, kind, memory, codec, buffer=argument)
 
     def add_alloc(self, op: AllocOp) -> None:
         """A new storage."""
@@ -249,7 +272,7 @@ class Storages:
             self.b.sum(offset, -start) if start else offset,
         )
         self._check_inside(op, kind, flat, start)
-        return Window(base.root, kind, flat, codec)
+        return Window(base.root, kind, flat, codec, buffer=op.results[0])
 
     def _check_inside(self, op: ViewOp, kind: BufferType, flat: Window, start: int) -> None:
         reach, length = extent(kind), shape_of(flat.type)[0]
@@ -306,9 +329,9 @@ def _memory_order(kind: BufferType) -> list[int] | None:
     return order
 
 
-def _reached_beyond(function: FuncOp) -> dict[BlockArgument, int]:
-    """Arguments whose views leave their window, or whose memory has gaps, and how many elements the storage has."""
-    found: dict[BlockArgument, int] = {}
+def _reached_beyond(function: FuncOp) -> dict[BlockArgument, tuple[int, int]]:
+    """Arguments whose views leave their window, or whose memory has gaps, and the bytes from and to which they go."""
+    found: dict[BlockArgument, tuple[int, int]] = {}
     for op in function.block.ops:
         if not isinstance(op, ViewOp) or op.target != "aten.as_strided.default":
             continue
@@ -316,9 +339,10 @@ def _reached_beyond(function: FuncOp) -> dict[BlockArgument, int]:
         if not isinstance(root, BlockArgument) or not isinstance(root.type, BufferType):
             continue
         reach, own = (extent(kind), extent(root.type)) if isinstance(kind, BufferType) else (None, None)
-        if reach is None or own is None:
+        if reach is None or own is None or reach == (0, 0):
             continue
         inside = own[0] <= reach[0] and reach[1] <= own[1]
         if _memory_order(root.type) is None or not inside:
-            found[root] = max(found.get(root, 0), max(reach[1], own[1]) // _element_width(root.type))
+            before = found.get(root, reach)
+            found[root] = min(before[0], reach[0]), max(before[1], reach[1])
     return found

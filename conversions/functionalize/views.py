@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import DYNAMIC_INDEX, NoneAttr, TensorType, i64
 from xdsl.ir import Attribute, SSAValue
 
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
-from vllm_ir.dialects.vllm_ir.types import BufferType, LayoutAttr, device_of, element_type_of, shape_of
+from vllm_ir.dialects.vllm_ir.types import BufferType, LayoutAttr, byte_size, device_of, element_type_of, shape_of
 from vllm_ir.frontends.fx.build import CallBuilder, integer_argument, python_argument
 from vllm_ir.frontends.fx.schemas import resolve
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload
@@ -224,7 +224,7 @@ def _bits(piece: Piece) -> SSAValue:
     element, value = element_type_of(piece.type), piece.value
     if element_type_of(value.type) == element:
         return value
-    if shape_of(value.type) != shape_of(piece.type):
+    if byte_size(element_type_of(value.type)) != byte_size(element):
         value = contiguous(piece.b, value)
     return piece.call(aten.view.dtype, value, element)
 

@@ -10,7 +10,7 @@ Result attribute: `vllm_ir.aliases` (the result is a window onto the storage of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, TensorType, UnitAttr
@@ -194,17 +194,21 @@ def verify_donations(block: Block) -> None:
 
 
 def verify_functional(block: Block) -> None:
-    """At tensor level: no call touches buffers, and each argument is written at most once, behind all computation."""
-    written: dict[SSAValue, SSAValue] = {}
+    """At tensor level: no call touches buffers, and each window is written at most once, behind all computation.
+
+    That is one write of each argument, unless views by stride (`as_strided`) reach memory that it does not hold.
+    """
+    written: dict[SSAValue, list[SSAValue]] = {}
     for op in block.ops:
         if isinstance(op, WriteOp):
             root = root_of(op.buffer)
             name = value_text(op.buffer)
             if not isinstance(root, BlockArgument):
                 raise OperationVerifyError(op, f"{name} is written in a functional function but is no argument")
-            if root in written:
+            windows = written.setdefault(root, [])
+            if any(window.type == op.buffer.type for window in windows):
                 raise OperationVerifyError(op, f"{value_text(root)} is written twice in a functional function")
-            written[root] = op.buffer
+            windows.append(op.buffer)
         elif isinstance(op, ReadOp):
             root = root_of(op.buffer)
             if root in written:
@@ -219,7 +223,7 @@ def verify_functional(block: Block) -> None:
                 _refuse_late(op, written)
 
 
-def _refuse_late(op: Operation, written: Mapping[SSAValue, SSAValue]) -> None:
+def _refuse_late(op: Operation, written: Iterable[SSAValue]) -> None:
     first = value_text(next(iter(written)))
     what = f" {value_text(op.results[0])}" if op.results else ""
     raise OperationVerifyError(op, f"{operation_text(op)} computes{what} behind the final write to {first}")

@@ -1,8 +1,8 @@
 """Functions: the signature says what the caller's memory goes through, see `contract.py`.
 
-A function marked `functional` is at tensor level: no call touches buffers, and each argument is written at most once,
-at the end, behind everything that computes. A functional function with alias facts (`outputs.py`) is pure: even the
-final writes are results, and nothing is a buffer.
+A function marked `functional` is at tensor level: no call touches buffers, and each window of an argument is written at
+most once, at the end, behind everything that computes. A functional function with alias facts (`outputs.py`) is pure:
+even the final writes are results, and nothing is a buffer.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@ they draw, and in whether they return their argument or a copy of it. While we t
 Python version is taken for symbolic sizes, which not every C++ version knows; for dimensions of size 1, whose strides
 are others in fake tensors than in real ones, and the C++ version of `matmul` goes by them; and where C++ looks at
 elements.
+
+Some C++ versions that take outputs (`linalg_matrix_rank.out`) give a new tensor while they are traced, and leave the
+output as it was. It is written here: the operator's schema says that the result is the output.
 """
 
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false, reportUnknownArgumentType=false
@@ -49,16 +52,25 @@ def _prefer_native() -> None:
     for op in _with_both_versions():
         op.py_kernels[_COMPOSITE] = _choice(op, cast("Callable[..., object]", op.py_kernels[_COMPOSITE]))
         op._dispatch_cache.clear()
+    for op in _composites():
+        if _COMPOSITE not in op.py_kernels and any(argument.is_out for argument in op._schema.arguments):
+            op.py_kernels[_COMPOSITE] = _writing_outputs(op)
+            op._dispatch_cache.clear()
 
 
 def _with_both_versions() -> Iterator[OpOverload]:
+    return (op for op in _composites() if _COMPOSITE in op.py_kernels)
+
+
+def _composites() -> Iterator[OpOverload]:
+    """The operators of ATen whose C++ version consists of others."""
     for name in torch._C._dispatch_get_all_op_names():
         namespace, _, rest = name.partition("::")
         packet, _, overload = rest.partition(".")
         if namespace != "aten" or not torch._C._dispatch_has_kernel_for_dispatch_key(name, _COMPOSITE):
             continue
         op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-        if isinstance(op, OpOverload) and _COMPOSITE in op.py_kernels:
+        if isinstance(op, OpOverload):
             yield op
 
 
@@ -77,6 +89,30 @@ def _choice(op: OpOverload, python: Callable[..., object]) -> Callable[..., obje
             return python(*args, **kwargs)
 
     return kernel
+
+
+def _writing_outputs(op: OpOverload) -> Callable[..., object]:
+    names = [argument.name for argument in op._schema.arguments if argument.is_out]
+
+    def kernel(*args: object, **kwargs: object) -> object:
+        given = op._op_dk(_COMPOSITE, *args, **kwargs)
+        if not getattr(_thread, "tracing", False):
+            return given
+        results, structure = pytree.tree_flatten(given)
+        return pytree.tree_unflatten(list(map(_written, results, (kwargs[name] for name in names))), structure)
+
+    return kernel
+
+
+def _written(result: object, output: object) -> object:
+    """The output that a result should be."""
+    if not isinstance(result, torch.Tensor) or not isinstance(output, torch.Tensor):
+        return result
+    if result.untyped_storage()._cdata == output.untyped_storage()._cdata:
+        return result
+    if output.shape != result.shape:
+        output.resize_(result.shape)
+    return output.copy_(result)
 
 
 def _is_known(leaf: object) -> bool:

@@ -1,16 +1,20 @@
 """Questions about the memory of real tensors: do two overlap, does one overlap itself, are results fresh.
 
-Answers are sound and not always exact: where a question would need a search, the answer is "may overlap", which costs
-a copy and never a wrong result.
+Answers are sound and not always exact: where a question would need a long search, the answer is "may overlap", which
+costs a copy and never a wrong result.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 from torch import Tensor
 
 from vllm_ir.frontends.ops.torch_internals import storage_id
+
+_EXACT_LIMIT = 1 << 14
+"""Windows of up to this many bytes are compared byte by byte when bounds do not decide."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,14 @@ class _Window:
         """Bytes from the first to the last, both included, along the dimensions with a stride less than `below`."""
         return self.itemsize + sum((size - 1) * stride for stride, size in self.dims if below is None or stride < below)
 
+    def addresses(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """All of them."""
+        found = self.start + np.arange(self.itemsize, dtype=np.int64)
+        for stride, size in self.dims:
+            if stride:
+                found = (found[:, None] + np.arange(size, dtype=np.int64) * stride).reshape(-1)
+        return found
+
 
 def overlaps_itself(tensor: Tensor) -> bool:
     """Whether two elements of a tensor may share memory, as those of an expanded tensor do."""
@@ -48,8 +60,9 @@ def overlaps_itself(tensor: Tensor) -> bool:
 def may_overlap(left: Tensor, right: Tensor) -> bool:
     """Whether two real, strided tensors may have a byte in common.
 
-    Exact for pieces of one tensor that are cut along one dimension (`split`, `chunk`, slices), also where their rows
-    interleave. Addresses are compared, not storage objects, so tensors that share memory through numpy or DLPack count.
+    Exact for small tensors, and for pieces of one tensor that are cut along one dimension (`split`, `chunk`, slices),
+    also where their rows interleave. Addresses are compared, not storage objects, so tensors that share memory through
+    numpy or DLPack count.
     """
     if left.device != right.device or left.numel() == 0 or right.numel() == 0:
         return False
@@ -57,7 +70,11 @@ def may_overlap(left: Tensor, right: Tensor) -> bool:
     if a.start + a.extent() <= b.start or b.start + b.extent() <= a.start:
         return False
     pitches = {stride for stride, _ in (*a.dims, *b.dims) if stride > 0}
-    return not any(_in_separate_columns(a, b, pitch) for pitch in pitches)
+    if any(_in_separate_columns(a, b, pitch) for pitch in pitches):
+        return False
+    if max(left.numel() * a.itemsize, right.numel() * b.itemsize) > _EXACT_LIMIT:
+        return True
+    return bool(np.intersect1d(a.addresses(), b.addresses()).size)
 
 
 def _in_separate_columns(a: _Window, b: _Window, pitch: int) -> bool:

@@ -13,8 +13,6 @@ import pytest
 import torch
 
 KNOWN = {
-    "aten.linalg_matrix_rank.out": "PyTorch's C++ code does not write `out=` while it is traced",
-    "aten.linalg_matrix_rank.atol_rtol_float_out": "PyTorch's C++ code does not write `out=` while it is traced",
     "aten.adaptive_avg_pool3d_backward.grad_input": "eager mode writes behind a `grad_input` with gaps",
     "aten._ctc_loss.out": "eager mode leaves parts of its result uninitialised",
     "aten._ctc_loss.Tensor_out": "eager mode leaves parts of its result uninitialised",

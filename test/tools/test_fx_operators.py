@@ -61,7 +61,7 @@ def test_what_the_file_has_is_what_is_listed() -> None:
     assert len(stored.entries) > 0.95 * len(entries())
     tallies = [tally for variants in stored.entries.values() for tally in variants.values()]
     right = sum(tally.right + tally.rounded for tally in tallies)
-    assert right >= 0.979 * sum(tally.samples for tally in tallies)
+    assert right >= 0.98 * sum(tally.samples for tally in tallies)
 
 
 def test_the_file_is_read_as_it_is_written(tmp_path: Path) -> None:

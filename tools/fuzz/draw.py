@@ -51,6 +51,11 @@ class Draw:
         """Whether a tensor of the first call is one of the program's inputs, under whatever name."""
         return any(tensor is given for given in self.simulation.environments[0].inputs)
 
+    def in_given_memory(self, tensor: Tensor) -> bool:
+        """Whether a tensor of the first call is in the memory of one of the program's inputs."""
+        address = tensor.untyped_storage().data_ptr()
+        return any(given.untyped_storage().data_ptr() == address for given in self.simulation.environments[0].inputs)
+
     def pick(self, fits: Callable[[Tensor], bool] | None = None) -> str | None:
         """The name of a tensor that fits, of later ones rather than of earlier ones; None if there is none."""
         tensors = [(name, tensor) for name in self.names if (tensor := self.tensor(name)) is not None]

@@ -9,8 +9,10 @@ REASONS: dict[str, str] = {
     r"share memory in a way that eager refuses": "operands that overlap in part",
     r"after its memory was donated": "a use of donated memory",
     r"assigns a new tensor to its attribute": "a module that is imported directly replaces a buffer",
-    r"it has no StableHLO form": "an operator without a StableHLO form",
+    r"has no StableHLO form": "an operator without a StableHLO form",
     r"data-dependent expression": "a size that depends on data",
+    r"as_strided on memory with gaps": "the gaps of a new tensor",
+    r"looks at the memory of a tensor with strides .* which has gaps": "memory that no argument holds, as values",
     r"reaches memory that no argument holds": "memory that no argument holds, as values",
 }
 """Short reasons by a pattern of the message."""

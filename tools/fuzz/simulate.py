@@ -64,6 +64,11 @@ class Environment:
             return None
         return value if isinstance(value, Tensor) else None
 
+    def keep_buffers(self, before: Environment) -> None:
+        """Start with the buffers that another call has left."""
+        for name, buffer in before.module.named_buffers():
+            setattr(self.module, name, buffer)
+
     def run(self, statement: Statement) -> None:
         """Execute a statement. Raises `RejectedError`."""
         operands = [self._operand(name) for name in statement.operands]
@@ -71,6 +76,7 @@ class Environment:
         self._check_memory(statement, operands)
         if not statement.moves:
             _check_operands(statement, tensors)
+        shapes = [value.shape for i in statement.writes if isinstance(value := operands[i], Tensor)]
         try:
             with warnings.catch_warnings(), torch.no_grad(), plain_conditions():
                 warnings.simplefilter("ignore")
@@ -78,6 +84,8 @@ class Environment:
         except Exception as error:  # whatever eager says
             raise RejectedError(f"eager: {error}") from error
         written = [cast(Tensor, operands[i]) for i in statement.writes]
+        if [tensor.shape for tensor in written] != shapes and "out=" in statement.template:
+            raise RejectedError("resizes its output")
         results = [value for value in map(self.tensor, statement.results) if value is not None]
         if not statement.moves and not all(map(is_plain, [*written, *results])):
             raise RejectedError("gives subnormal numbers or NaN")
@@ -249,8 +257,12 @@ def check(program: Program) -> list[list[tuple[int, Window]]]:
     simulation = Simulation(program.arguments, program.buffers, program.calls)
     for branch in program.used_branches():
         simulation.define(branch)
+    before: Environment | None = None
     for environment in simulation.environments:
+        if before is not None:
+            environment.keep_buffers(before)
         for statement in program.body:
             environment.run(statement)
         environment.check_result(program.returns or "None")
+        before = environment
     return [environment.undefined() for environment in simulation.environments]

@@ -132,6 +132,15 @@ def _scatter(d: Draw, name: str, t: Tensor) -> Statement | None:
     return Statement((d.fresh(),), d.one_of(choices), (name,)) if t.dtype != torch.bool else None
 
 
+def _constant(d: Draw, _name: str, t: Tensor) -> Statement | None:
+    """A tensor that is the same in every call, until it is written."""
+    if t.dtype.is_complex:
+        return None
+    numbers = ", ".join(d.number(t.dtype) for _ in range(d.rng.randrange(1, 5)))
+    shaped = d.one_of([f"[{numbers}]", f"[{numbers}]", f"[[{numbers}], [{numbers}]]"])
+    return Statement((d.fresh(),), f"torch.tensor({shaped}, dtype={d.dtype_of(t)})", (), moves=True)
+
+
 _NEW: list[Callable[[Draw, str, Tensor], Statement | None]] = [
     _unary,
     _unary,
@@ -145,4 +154,5 @@ _NEW: list[Callable[[Draw, str, Tensor], Statement | None]] = [
     _reduce,
     _matmul,
     _scatter,
+    _constant,
 ]

@@ -158,11 +158,14 @@ def _run(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sweep", action="store_true", help="first run PyTorch's samples, which takes half an hour")
     parser.add_argument("--jobs", type=int, default=1, help="processes that run at a time")
     parser.add_argument("--most", type=int, default=MOST, help="how many samples of a kind are tried at most")
+    parser.add_argument("--only", nargs="+", metavar="ENTRY", help="run these anew, and keep what is known of others")
     options = parser.parse_args(arguments)
     data = options.page.with_name("operators.json")
-    if options.sweep:
-        found = sweep(list(entries()), lambda line: print(line, flush=True), options.jobs, options.most)
-        run = {name: tallies for name, tallies in found.items() if tallies}
+    if options.sweep or options.only:
+        names = options.only or list(entries())
+        found = sweep(names, lambda line: print(line, flush=True), options.jobs, options.most)
+        known = dict(read(data).entries) if options.only else {}
+        run = {name: tallies for name, tallies in (known | found).items() if tallies}
         write(Outcomes(torch.__version__.partition("+")[0], run), data)
     main(options.page)
     found_problems = problems(read(data).entries)

@@ -90,11 +90,6 @@ KNOWN: tuple[Known, ...] = (
         ),
     ),
     Known(
-        "PyTorch's C++ code does not write `out=` while it is traced",
-        r"wrong: .* results, memory$",
-        ("linalg.matrix_rank", "linalg.matrix_rank (hermitian)"),
-    ),
-    Known(
         "PyTorch takes it apart while it traces; in bf16 further off than tolerances are",
         r"wrong: .* results$",
         ("nn.functional.interpolate (bicubic)",),

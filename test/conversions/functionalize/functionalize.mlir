@@ -163,6 +163,31 @@ vllm_ir.func @shared(%x: !vllm_ir.buffer<4xf32> {vllm_ir.storage = 0 : i64}, %y:
   vllm_ir.return %seen : tensor<4xf32>
 }
 
+// What lies between arguments that share memory may be somebody else's: each window that was written gets its value, all
+// of them behind all computation. A window that another one covers needs no write of its own.
+// CHECK-LABEL: vllm_ir.func functional @between(%even: !vllm_ir.buffer<4xf32, strides = [2]> {vllm_ir.mutated, vllm_ir.storage = 0 : i64}, %odd: !vllm_ir.buffer<4xf32, strides = [2], offset = 1> {vllm_ir.mutated}, %first: !vllm_ir.buffer<2xf32, strides = [2]> {vllm_ir.mutated, vllm_ir.storage = 0 : i64}) {
+// CHECK: %zero_2 = torch.call @aten.zero.default
+// CHECK: %one_4 = torch.call @aten.index_put.default(%zero_4
+// CHECK: %3 = torch.call @aten.index.Tensor(%one_4, [%2]) : (tensor<7xf32>, tensor<4xi64>) -> tensor<4xf32, #vllm_ir.layout<strides = [2]>>
+// CHECK-NEXT: vllm_ir.write %two, %odd :
+// CHECK-NEXT: vllm_ir.write %3, %even :
+// CHECK-NEXT: vllm_ir.return none
+vllm_ir.func @between(%even: !vllm_ir.buffer<4xf32, strides = [2]> {vllm_ir.mutated, vllm_ir.storage = 0 : i64}, %odd: !vllm_ir.buffer<4xf32, strides = [2], offset = 1> {vllm_ir.mutated}, %first: !vllm_ir.buffer<2xf32, strides = [2]> {vllm_ir.mutated, vllm_ir.storage = 0 : i64}) {
+  %zero = torch.call @aten.zero_.default(%even) reads(%even) writes(%even) returns [0] : (!vllm_ir.buffer<4xf32, strides = [2]>) -> !vllm_ir.buffer<4xf32, strides = [2]>
+  %one = torch.call @aten.fill_.Scalar(%first, 1) reads(%first) writes(%first) returns [0] : (!vllm_ir.buffer<2xf32, strides = [2]>) -> !vllm_ir.buffer<2xf32, strides = [2]>
+  %two = torch.call @aten.fill_.Scalar(%odd, 2) reads(%odd) writes(%odd) returns [0] : (!vllm_ir.buffer<4xf32, strides = [2], offset = 1>) -> !vllm_ir.buffer<4xf32, strides = [2], offset = 1>
+  vllm_ir.return none
+}
+
+// The memory of a group begins with its first argument, not with the storage.
+// CHECK-LABEL: vllm_ir.func functional @behind
+// CHECK: vllm_ir.view @aten.as_strided.default(%x, [6], [1], 100) : (!vllm_ir.buffer<4xf32, offset = 100>) -> !vllm_ir.buffer<6xf32, offset = 100>
+// CHECK: torch.call @aten.slice_scatter.default(%{{.*}}, %{{.*}}, 0, 2, 6, 1)
+vllm_ir.func @behind(%x: !vllm_ir.buffer<4xf32, offset = 100> {vllm_ir.storage = 0 : i64}, %y: !vllm_ir.buffer<4xf32, offset = 102> {vllm_ir.mutated, vllm_ir.storage = 0 : i64}) {
+  %zero = torch.call @aten.zero_.default(%y) reads(%y) writes(%y) returns [0] : (!vllm_ir.buffer<4xf32, offset = 102>) -> !vllm_ir.buffer<4xf32, offset = 102>
+  vllm_ir.return none
+}
+
 // An operation that takes its operand's memory is given the value; the argument is donated and no longer written.
 // CHECK-LABEL: vllm_ir.func functional @donated(%x: tensor<4x8xbf16>, %residual: !vllm_ir.buffer<4x8xbf16> {vllm_ir.donated}, %w: tensor<8xbf16>) -> (tensor<4x8xbf16>, tensor<4x8xbf16>) {
 // CHECK-NEXT: %residual_1 = vllm_ir.read %residual : !vllm_ir.buffer<4x8xbf16> -> tensor<4x8xbf16>

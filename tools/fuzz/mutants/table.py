@@ -60,8 +60,14 @@ _ALL = (
     Mutant(
         "final-write-dropped",
         _FUNCTIONALIZE + "functionalize",
-        "if root.is_argument and root.changed and not root.given_away and root.current is not None:",
-        "if root is self.storages.roots[0] and root.changed and not root.given_away and root.current is not None:",
+        "if root.is_argument and root.changed and not root.given_away",
+        "if root is self.storages.roots[0] and root.changed and not root.given_away",
+    ),
+    Mutant(
+        "memory-between-arguments-written",
+        _FUNCTIONALIZE + "storage",
+        "has_gaps=not fills(kinds, flat_type)",
+        "has_gaps=False",
     ),
     Mutant(
         "donated-in-part-is-donated",
