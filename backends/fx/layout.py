@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._prims_common import is_contiguous_or_false
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.types import contiguous_strides, sizes_of, strides_of
+from vllm_ir.frontends.fx.symbols import Symbols
 from vllm_ir.frontends.fx.torch_objects import expression
 from vllm_ir.frontends.fx.types import symbolic
 
@@ -28,7 +30,7 @@ def tensor_of(node: fx.Node) -> Tensor:
 
 def has_strides(value: Tensor, kind: Attribute) -> bool:
     """Whether `value` is laid out as `kind` states; strides of dimensions of size 1, and of empty tensors, are free."""
-    wanted = strides_of(kind)
+    wanted = _settled_strides(value, kind)
     if wanted is None:
         return is_contiguous_or_false(value)
     if any(symbolic(size) == 0 for size in value.shape):
@@ -37,6 +39,18 @@ def has_strides(value: Tensor, kind: Attribute) -> bool:
         size == 1 or symbolic(stride) == step
         for size, stride, step in zip(sizes_of(kind), value.stride(), wanted, strict=True)
     )
+
+
+def _settled_strides(value: Tensor, kind: Attribute) -> Sequence[int | str] | None:
+    """The strides of `kind` in the terms of `value`: a symbol may have become a number since they were told."""
+    wanted = strides_of(kind)
+    if wanted is None or not isinstance(value, FakeTensor) or all(isinstance(step, int) for step in wanted):
+        return wanted
+    mode: FakeTensorMode = value.fake_mode
+    if mode.shape_env is None or not mode.shape_env.replacements:
+        return wanted
+    symbols = Symbols(mode)
+    return [symbolic(symbols.size(step)) for step in wanted]
 
 
 def has_free_strides(kind: Attribute) -> bool:
@@ -77,7 +91,8 @@ def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:
     """A node with the value of `node` and the strides of `kind`."""
     if has_strides(tensor_of(node), kind):
         return node
-    value, wanted = tensor_of(node), strides_of(kind)
+    value = tensor_of(node)
+    wanted = _settled_strides(value, kind)
     contiguous = {"memory_format": torch.contiguous_format}
     if wanted is None:
         return emit(aten.clone.default, (node,), contiguous)

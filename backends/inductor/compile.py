@@ -8,7 +8,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vllm_ir.backends.inductor.fresh_outputs import KeepOutputsFresh
 from vllm_ir.backends.inductor.prepare import prepare_for_inductor
-from vllm_ir.backends.inductor.rewordings import makes_numbers_of_bits
+from vllm_ir.backends.inductor.result_strides import stated_strides, with_strides
+from vllm_ir.backends.inductor.rewordings import loses_bits_of_constants
 from vllm_ir.backends.inductor.torch_internals import (
     BoxedCallable,
     compile_inference,
@@ -49,9 +50,11 @@ def compile_functional(
         # Inductor tells by the name what is an argument, whose memory it cannot free (`is_nonfreeable_buffers`).
         rename_node(node, f"arg{position}_1")
         node.target = node.name
+    core.graph.eliminate_dead_code()  # as AOTAutograd does; a pass of Inductor's would drop arguments with unused views
     prepare_for_inductor(core, decompositions(), fake_mode)
-    patches = {"joint_graph_constant_folding": False} if makes_numbers_of_bits(core.graph) else {}
+    patches = {"joint_graph_constant_folding": False} if loses_bits_of_constants(core.graph) else {}
     keeper = KeepOutputsFresh.mark(core.graph, [placeholders[position].name for position in donated])
     last = [keeper] if hook is None else [hook, keeper]
+    stated = stated_strides(core.graph)
     with inference_state(fake_mode), with_last_passes(last), patched(patches):
-        return compile_inference(core, inputs, static_inputs)
+        return with_strides(compile_inference(core, inputs, static_inputs), stated)

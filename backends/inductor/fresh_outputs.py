@@ -1,9 +1,10 @@
-"""Outputs that are promised to be fresh stay fresh, whatever Inductor's passes fold.
+"""Outputs that are promised to be fresh stay fresh, whatever Inductor's passes fold, and have their strides.
 
 Inductor replaces `x * 1`, `x + 0` and clones by their operand. Where the operand is an input, the caller would get its
 own tensor back; where it is another output, two results would share memory. Both show as soon as the caller writes one.
 """
 
+import operator
 from collections.abc import Collection, Sequence
 from typing import cast
 
@@ -15,6 +16,8 @@ from torch.fx.node import Argument
 from vllm_ir.backends.inductor import aliases
 from vllm_ir.backends.inductor.aliases import memory_root, output_nodes
 from vllm_ir.backends.inductor.torch_internals import current_fake_mode
+from vllm_ir.frontends.fx.schemas import op_info
+from vllm_ir.frontends.fx.torch_objects import is_overload
 
 _MARK = "vllm_ir_sharing"
 
@@ -50,6 +53,9 @@ class KeepOutputsFresh(CustomGraphPass):
                 continue
             if taken.setdefault(memory_root(node), promised) != promised:
                 _replace_output(output, index, _clone(graph, node))
+            elif (base := _viewed(node)) is not node and base.op == "call_function":
+                # A view has its strides if its base has them; Inductor would lay out the base as it likes.
+                base.meta["inductor_realize_to_strides"] = True
 
     def uuid(self) -> object:
         """What cached artifacts of this pass depend on: its code, and what it promises."""
@@ -61,6 +67,15 @@ def _replace_output(output: fx.Node, index: int, node: fx.Node) -> None:
     items = list(cast("Sequence[Argument]", returned))
     items[index] = node
     output.args = (tuple(items),)
+
+
+def _viewed(node: fx.Node) -> fx.Node:
+    """What a node is a view of, or a view of a view."""
+    while True:
+        source = cast(fx.Node, node.args[0]) if node.target is operator.getitem else node  # a piece of a `split`
+        if not is_overload(source.target) or not op_info(source.target).is_view:
+            return node
+        node = cast(fx.Node, source.args[0])
 
 
 def _is_tensor(node: fx.Node) -> bool:

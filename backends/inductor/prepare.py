@@ -8,7 +8,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from vllm_ir.backends.inductor.decompose import Decompositions, adopt_attribute, decompose_nodes
-from vllm_ir.backends.inductor.rewordings import compute_scalar, select_by_mask
+from vllm_ir.backends.inductor.rewordings import compute_scalar, hide_scatter, select_by_mask
 from vllm_ir.backends.inductor.torch_internals import depends_on_strides, rounds_between_operators
 from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.opaque import opaque_functional
@@ -35,10 +35,11 @@ def prepare_for_inductor(gm: fx.GraphModule, decompositions: Decompositions, fak
     for node in list(gm.graph.nodes):
         if node.op == "get_attr" and _is_only_stored(node):
             _store_bits(gm, node, fake_mode)
-        elif node.op == "get_attr":
-            compute_scalar(gm, node, fake_mode)
-        elif node.target is aten.index_put.default:
-            select_by_mask(gm, node, fake_mode)
+        elif (node.op == "get_attr" and compute_scalar(gm, node, fake_mode)) or (
+            node.target is aten.index_put.default and select_by_mask(gm, node, fake_mode)
+        ):
+            continue
+        hide_scatter(node)
         stored = any(map(_is_only_stored, (node, *node.all_input_nodes)))
         if stored and is_overload(node.target) and not _only_reinterprets(node.target):
             node.target = opaque_functional(node.target)

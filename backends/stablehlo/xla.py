@@ -93,8 +93,12 @@ def _importable(tensor: Tensor) -> Tensor:
 
 
 def settle(tensor: Tensor, result: Buffer) -> None:
-    """Give an argument its new contents, if XLA has not written them there."""
-    if result.unsafe_buffer_pointer() != tensor.data_ptr():
+    """Give an argument its new contents, if XLA has not written them there.
+
+    Expanded ones have none: they are among the results for what is a view of them, and nothing is written to them.
+    """
+    expanded = any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    if result.unsafe_buffer_pointer() != tensor.data_ptr() and not expanded:
         tensor.copy_(exported(result))
 
 

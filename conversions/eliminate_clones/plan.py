@@ -31,7 +31,7 @@ from vllm_ir.conversions.eliminate_clones.updates import (
 )
 from vllm_ir.conversions.errors import describe, location_text
 from vllm_ir.dialects.torch.call import REASON
-from vllm_ir.dialects.vllm_ir.function import FuncOp, ReturnOp
+from vllm_ir.dialects.vllm_ir.function import FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, byte_size, element_type_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.regions import overlaps_itself
@@ -293,7 +293,7 @@ class Plan:
             return False
         if isinstance(user, WriteOp) and isinstance(op, WriteOp):
             # Final writes to different memory, in any order that neither overwrites what the other still copies.
-            copied, written = self.aliases.places[op.value], self.aliases.places[user.buffer]
+            copied, written = self.aliases.places[op.value], self.aliases.places[root_of(user.buffer)]
             return copied.storage is not written.storage
         return not any(True for _ in updates_of(user)) and can_precede(user, op, self.position)
 

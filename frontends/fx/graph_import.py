@@ -286,10 +286,19 @@ class GraphImporter:
         if self._viewed(operands, value) is None:
             return self._call(node, op_info(twin), trees, operands, value)
         result = self._view(node, twin, trees, operands, value)
-        tensor = self.changed_arguments.get(operands[0], operands[0])
+        tensor = self._tensor(operands[0])
         if _is_value(result) and isinstance(tensor, BlockArgument):
             self.changed_arguments[result] = tensor
         return result
+
+    def _tensor(self, value: SSAValue) -> SSAValue:
+        """What the program has as the same tensor: the operand that a write returns, the argument that changes."""
+        while isinstance(value, OpResult) and isinstance(call := value.op, CallOp) and call.returns is not None:
+            index = call.return_indices[value.index]
+            if index < 0:
+                break
+            value = call.operands[index]
+        return self.changed_arguments.get(value, value)
 
     def _keeps_window(self, node: fx.Node, changed: object) -> bool:
         """Whether a call (`resize_` to the size that a tensor has) leaves its operand as it is."""

@@ -86,7 +86,7 @@ def cond(d: Draw) -> Statement | None:
     """A condition on data, with two branches that compute and write what they have made themselves."""
     # PyTorch compares the strides of what the branches give, also where they lead nowhere.
     dtypes = (torch.float32, torch.int64, torch.float64)
-    name = d.pick(lambda t: t.dtype in dtypes and t.numel() > 0 and t.is_contiguous())
+    name = d.pick(lambda t: t.dtype in dtypes and t.numel() > 0 and t.stride() == torch.empty(t.shape).stride())
     tensor = None if name is None else d.tensor(name)
     if name is None or tensor is None or d.dynamic:
         return None

@@ -89,11 +89,20 @@ class Environment:
         results = [value for value in map(self.tensor, statement.results) if value is not None]
         if not statement.moves and not all(map(is_plain, [*written, *results])):
             raise RejectedError("gives subnormal numbers or NaN")
+        if any(map(has_subnormal, self._in_memory_of(written))):
+            raise RejectedError("makes subnormal numbers of other bits")
         if statement.writes or not statement.moves:
             _check_conversions(tensors, [*written, *results])
         if any(result.numel() > 400 for result in results):
             raise RejectedError("large")
         self.donated += [cast(Tensor, operands[i]) for i in statement.donates]
+
+    def _in_memory_of(self, written: Sequence[Tensor]) -> list[Tensor]:
+        """All values that may have changed with those that were written."""
+        addresses = {tensor.untyped_storage().data_ptr() for tensor in written}
+        values = [*self.namespace.values(), *self.inputs, *self.module.buffers()]
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        return [tensor for tensor in tensors if tensor.untyped_storage().data_ptr() in addresses]
 
     def define(self, branch: Branch) -> None:
         """Make a branch known."""
@@ -189,12 +198,17 @@ def _fits_integers(tensor: Tensor) -> bool:
 
 def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor has neither NaN nor subnormal numbers."""
+    return not has_subnormal(tensor) and not bool(tensor.isnan().any())
+
+
+def has_subnormal(tensor: Tensor) -> bool:
+    """Whether a tensor has subnormal numbers."""
     if tensor.dtype.is_complex:
-        return is_plain(torch.view_as_real(tensor.resolve_conj()))
+        return has_subnormal(torch.view_as_real(tensor.resolve_conj()))
     if not tensor.dtype.is_floating_point or tensor.numel() == 0:
-        return True
+        return False
     size = tensor.abs()
-    return not bool((((size < torch.finfo(tensor.dtype).tiny) & (size != 0)) | size.isnan()).any())
+    return bool(((size < torch.finfo(tensor.dtype).tiny) & (size != 0)).any())
 
 
 def sum_exactly(tensors: Sequence[Tensor]) -> bool:

@@ -44,7 +44,7 @@ def _copy(d: Draw, name: str, t: Tensor) -> Statement | None:
     if t.dim():
         choices += ["{0}.flip(0)", f"{{0}}.roll(1, {d.dim(t)})", "{0}.repeat_interleave(2, 0)", "torch.cat([{0}, {0}])"]
         choices += ["{0}.repeat(" + ", ".join(["2", *["1"] * (t.dim() - 1)]) + ")"]
-        choices += ["torch.stack([{0}, {0}], -1)", "{0}.new_zeros({0}.shape)", "torch.full_like({0}, 1)"]
+        choices += ["torch.stack([{0}, {0}], -1)", "torch.zeros_like({0})", "torch.full_like({0}, 1)"]
     return Statement((d.fresh(),), d.one_of(choices), (name,), moves=True)
 
 
@@ -85,7 +85,8 @@ def _gather(d: Draw, name: str, t: Tensor) -> Statement | None:
     choices.append(f"{{0}}[{index}]")
     data = d.pick(lambda o: o.dtype == torch.int64 and o.dim() == 1)
     if data is not None and d.chance(0.5):
-        return Statement((d.fresh(),), "{0}[{1} % {0}.shape[0]]", (name, data), moves=True)
+        bound = "{0}.shape[0]" if d.dynamic else str(size)
+        return Statement((d.fresh(),), f"{{0}}[{{1}} % {bound}]", (name, data), moves=True)
     if t.dim() == 2:
         choices.append(f"torch.gather({{0}}, 0, torch.tensor({[[i % size] * t.shape[1] for i in index]}))")
     return Statement((d.fresh(),), d.one_of(choices), (name,), moves=True)
@@ -119,9 +120,10 @@ def _scatter(d: Draw, name: str, t: Tensor) -> Statement | None:
     dim = d.rng.randrange(t.dim())
     size = t.shape[dim]
     i, start = d.rng.randrange(size), d.rng.randrange(size)
+    rest = f"{{0}}.shape[{dim}] - {start}" if d.dynamic else str(size - start)
     choices = [
         f"torch.select_scatter({{0}}, {{0}}.select({dim}, 0) + 1, {dim}, {i})",
-        f"torch.slice_scatter({{0}}, {{0}}.narrow({dim}, {start}, {{0}}.shape[{dim}] - {start}) * 2, {dim}, {start})",
+        f"torch.slice_scatter({{0}}, {{0}}.narrow({dim}, {start}, {rest}) * 2, {dim}, {start})",
         f"{{0}}.index_fill({dim}, torch.tensor([{i}]), {d.number(t.dtype)})",
         f"{{0}}.masked_fill({{0}} == 1, {d.number(t.dtype)})",
         f"{{0}}.index_put((torch.tensor([{i % t.shape[0]}]),), {{0}}[:1])",

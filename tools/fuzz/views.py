@@ -265,7 +265,8 @@ def changed_metadata(d: Draw) -> Statement | None:
     name = d.pick(lambda t: t.dim() > 0)
     tensor = None if name is None else d.tensor(name)
     # Dynamo has no graph for what changes the metadata of an argument; few of these are left in.
-    if name is None or tensor is None or (d.is_given(tensor) and (name.startswith("v") or d.chance(0.9))):
+    # Nor does it know the new sizes in programs that ask for them, as those of dynamic size do.
+    if name is None or tensor is None or d.dynamic or (d.is_given(tensor) and (name.startswith("v") or d.chance(0.9))):
         return None
     templates = ["{0}.unsqueeze_(0)", "{0}.squeeze_(0)", f"{{0}}.transpose_({d.dim(tensor)}, {d.dim(tensor)})"]
     if tensor.dim() == 2:

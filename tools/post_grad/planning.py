@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xdsl.ir import SSAValue
+from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.conversions.eliminate_clones.cuts import apply_cuts
 from vllm_ir.conversions.eliminate_clones.eliminate_clones import MAX_ROUNDS
@@ -18,7 +19,8 @@ LATE = "it would be computed behind the write to what it reads"
 def plan_for_inductor(function: FuncOp, policy: InductorPolicy) -> tuple[Plan, set[SSAValue]]:
     """A plan without cuts, and the arguments that it does not write in place."""
     rounds = 0
-    while True:
+    # Each round gives up memory, or an operation, or makes a copy.
+    for _ in range(MAX_ROUNDS + 3 * sum(1 for _ in function.block.ops) + len(function.block.args)):
         plan = Plan(function, policy, last=rounds >= MAX_ROUNDS).run()
         if policy.learn(plan):
             continue
@@ -33,6 +35,7 @@ def plan_for_inductor(function: FuncOp, policy: InductorPolicy) -> tuple[Plan, s
             plan.cuts = cuts
         apply_cuts(function.block, plan.cuts)
         rounds += 1
+    raise PassFailedException(f"@{function.sym_name.data}: no plan settles what Inductor would compute too late")
 
 
 def _late(plan: Plan, policy: InductorPolicy) -> Cuts | None:

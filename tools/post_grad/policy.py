@@ -62,7 +62,9 @@ class InductorPolicy(Policy):
     def give_up(self, plan: Plan, update: Update) -> None:
         """Leave the memory that an update would write alone."""
         if self.is_shared(plan, update):
-            self.frozen.add(plan.aliases.places[update.old].storage.root)
+            places = plan.aliases.places
+            shaped = [argument for argument in plan.function.block.args if argument in places]
+            self.frozen.update(a for a in shaped if places[a].storage is places[update.old].storage)
         else:
             self.functional.add(update.op)
 

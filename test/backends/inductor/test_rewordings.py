@@ -47,14 +47,61 @@ def _bits_of_constant(d: Tensor):
     d.view(torch.int32).copy_(torch.tensor(-2, dtype=torch.int32))
 
 
-PROGRAMS = [_assigned, _scattered, _added, _accumulated, _caller_sees, _expanded_constant, _bits_of_constant]
+def _rows_moved(d: Tensor):
+    x = d * 1
+    x.index_put_((ROWS,), x[:3].clone())
+    return x
+
+
+def _own_rows_moved(d: Tensor):
+    d.index_put_((ROWS,), d[:3].clone())
+    return d * 2
+
+
+def _rows_of_itself(d: Tensor):
+    x = d * 1
+    return torch.index_put(x, (ROWS - 1,), x[:3])
+
+
+def _rows_added(d: Tensor):
+    x = d * 1
+    x.index_add_(0, ROWS, x[:3].clone())
+    return x
+
+
+def _places_of_itself(d: Tensor):
+    x = d[:, 0].long() % 4
+    x.index_put_((x[:3].clone(),), torch.tensor([3, 1, 2]))
+    return x
+
+
+def _folded_signs(d: Tensor):
+    z = torch.zeros(2, dtype=torch.complex64).fill_(-3)
+    return torch.view_as_real(z * z), d + 1
+
+
+PROGRAMS = [
+    _rows_moved,
+    _own_rows_moved,
+    _rows_of_itself,
+    _rows_added,
+    _places_of_itself,
+    _folded_signs,
+    _assigned,
+    _scattered,
+    _added,
+    _accumulated,
+    _caller_sees,
+    _expanded_constant,
+    _bits_of_constant,
+]
 
 
 def _run(program, run):
     d = ((torch.arange(20) * 7 + 30) % 13 - 4).float().view(4, 5)
     results = run(d)
     results = results if isinstance(results, tuple) else (results,)
-    return [None if r is None else r.contiguous().view(torch.int32) for r in (*results, d)]
+    return [None if r is None else r.contiguous().view(torch.uint8) for r in (*results, d)]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -65,7 +112,7 @@ def test_as_eager(program):
         assert mine is eager is None or torch.equal(mine, eager)
 
 
-@pytest.mark.parametrize("program", [_scattered, _added])
+@pytest.mark.parametrize("program", [_scattered, _added, _rows_moved, _own_rows_moved])
 def test_inductor_alone_is_wrong(program):
     torch._dynamo.reset()
     got = _run(program, torch.compile(program, backend="inductor"))
