@@ -24,6 +24,7 @@ from vllm_ir.conversions.convert_to_stablehlo.decompose import decompositions
 from vllm_ir.conversions.convert_to_stablehlo.table import CONVERSIONS, FAMILIES, HIGHER_ORDER, REJECTIONS
 from vllm_ir.frontends.fx.schemas import target_name
 from vllm_ir.tools.files import write_whole
+from vllm_ir.tools.operators import models
 from vllm_ir.tools.operators.database import entries
 from vllm_ir.tools.operators.stablehlo_sweep import INTERNAL, SAMPLES, Attempt, sweep
 
@@ -190,7 +191,8 @@ def _listed(names: Iterable[str]) -> str:
 def main(page: Path, data: Path) -> None:
     """Write the table into a page, with what a sweep has found."""
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    write_whole(page, f"{before}{BEGIN}\n{table(read(data))}\n{END}{rest.partition(END)[2]}".encode())
+    body = f"{table(read(data))}\n\n## Models\n\n{models.table(models.read(data))}"
+    write_whole(page, f"{before}{BEGIN}\n{body}\n{END}{rest.partition(END)[2]}".encode())
 
 
 def _run(arguments: Sequence[str] | None = None) -> None:
