@@ -18,14 +18,14 @@ from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.fx.errors import OperatorError, located
 from vllm_ir.backends.fx.known_results import KnownResults
-from vllm_ir.backends.fx.layout import has_free_strides, has_strides, tensor_of, with_strides
+from vllm_ir.backends.fx.layout import has_strides, tensor_of, with_strides
 from vllm_ir.backends.fx.metas import set_value
 from vllm_ir.dialects.torch.call import REASON, CallOp
 from vllm_ir.dialects.torch.constant import ConstantOp
 from vllm_ir.dialects.vllm_ir.function import STORAGE, FuncOp, root_of, written_buffers
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
-from vllm_ir.dialects.vllm_ir.types import BufferType, element_type_of, shape_of
+from vllm_ir.dialects.vllm_ir.types import BufferType, byte_size, element_type_of, shape_of, sizes_of
 from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS, compute
 from vllm_ir.frontends.fx.errors import error_summary
 from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
@@ -33,7 +33,7 @@ from vllm_ir.frontends.fx.regions import may_overlap
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
 from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node, reserve_name
-from vllm_ir.frontends.fx.types import is_tensor, known_dtype
+from vllm_ir.frontends.fx.types import is_shaped, known_dtype
 from vllm_ir.frontends.fx.values import decode, is_sequence, number
 from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.dialect import call_arguments
@@ -233,33 +233,34 @@ class FunctionExporter:
             self.values[op.results[0]] = self._scalar(target, args)
             return
         node = None
+        if is_overload(target) and op_info(target).is_view:
+            args, kwargs = self._with_known_strides(op, args, kwargs)
         if is_overload(target) and op_info(target).is_view and self._has_other_layout(op):
             node = self._view_of_other_layout(op, target, args, kwargs)
             if node is None:
                 args, kwargs = self._restride(op, args, kwargs)
-        node = node or self._emit(op, target, args, kwargs)
+        node = node or self.builder.emit(target, args, kwargs)
         self._bind_results(op, node)
         if isinstance(reason := op.attributes.get(REASON), StringAttr):
             self.builder.copies[node] = reason.data
             self.values[op.results[0]] = with_strides(self.builder.emit, node, op.results[0].type)
 
-    def _emit(
-        self, op: CallOp | ViewOp, target: Target, args: tuple[object, ...], kwargs: Mapping[str, object]
-    ) -> fx.Node:
-        """A call. A view of a value that PyTorch refuses for strides that lead nowhere is one of a copy."""
-        try:
-            return self.builder.emit(target, args, kwargs)
-        except OperatorError:
-            base = op.operands[0] if op.operands else None
-            node = None if base is None else self.values.get(base)
-            views = is_overload(target) and op_info(target).is_view
-            if base is None or not views or not isinstance(node, fx.Node) or not is_tensor(base.type):
-                raise
-            if not has_free_strides(base.type):
-                raise
-        contiguous = self.builder.emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
-        args, kwargs = map_nodes((args, dict(kwargs)), lambda other: contiguous if other is node else other)
-        return self.builder.emit(target, args, kwargs)
+    def _with_known_strides(
+        self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Give a view as another element type, which looks at strides also where they lead nowhere, a copy then.
+
+        Those of a value are others in fake tensors than in real ones.
+        """
+        if not op.operands or isinstance(base := op.operands[0].type, BufferType) or not is_shaped(base):
+            return args, kwargs
+        old, new = byte_size(element_type_of(base)), byte_size(element_type_of(op.results[0].type))
+        sizes, node = sizes_of(base), self.values.get(op.operands[0])
+        free = 0 in sizes or sizes[-1:] == (1,) or (new > old and 1 in sizes)
+        if old == new or not free or not isinstance(node, fx.Node):
+            return args, kwargs
+        copy = self.builder.emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
+        return map_nodes((args, kwargs), lambda other: copy if other is node else other)
 
     def _has_other_layout(self, op: CallOp | ViewOp) -> bool:
         """Whether the value that is viewed has other strides here than in eager mode."""

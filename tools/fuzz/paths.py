@@ -95,14 +95,40 @@ def _graph_through_text(program: Runnable, arguments: Sequence[object]) -> Runna
     return export_fx(module, like=_module(program))
 
 
-def _interpreted(*passes: str) -> Prepare:
-    """The module behind some passes, interpreted."""
+class _Levels:
+    """The modules of one program, as imported and behind each pass; a level is made from the one in front of it."""
 
-    def build(program: Runnable, arguments: Sequence[object]) -> Runnable:
-        module = run_passes(import_callable(program, *arguments), ",".join(passes))
-        return functools.partial(interpret, module, like=_module(program))
+    def __init__(self) -> None:
+        self._program: Loaded | None = None
+        self._modules: dict[object, ModuleOp] = {}
 
-    return _per_arrangement(build)
+    def prepare(self, passes: int) -> Prepare:
+        """Interpret the module behind so many passes."""
+
+        def prepare(loaded: Loaded, program: Runnable) -> Runnable:
+            if self._program is not loaded:
+                self._program, self._modules = loaded, {}
+
+            def build(program: Runnable, arguments: Sequence[object]) -> Runnable:
+                module = self._module(program, arguments, passes)
+                return functools.partial(interpret, module, like=_module(program))
+
+            return _per_arrangement(build)(loaded, program)
+
+        return prepare
+
+    def _module(self, program: Runnable, arguments: Sequence[object], passes: int) -> ModuleOp:
+        key = passes, _arrangement([*arguments, *state_of(program).values()])
+        if key not in self._modules:
+            self._modules[key] = (
+                run_passes(self._module(program, arguments, passes - 1).clone(), PASSES[passes - 1])
+                if passes
+                else import_callable(program, *arguments)
+            )
+        return self._modules[key]
+
+
+_levels = _Levels()
 
 
 def _module(program: Runnable) -> nn.Module | None:
@@ -123,7 +149,7 @@ PATHS: dict[str, Sequence[Prepare]] = {
     "vllm_ir_xla": [_compiled("vllm_ir_xla")],
     "graph": [_per_arrangement(_graph)],
     "text": [_per_arrangement(_graph_through_text)],
-    "interpreter": [_interpreted(*PASSES[:count]) for count in range(len(PASSES) + 1)],
+    "interpreter": [_levels.prepare(count) for count in range(len(PASSES) + 1)],
 }
 """How each path makes a program callable, by name; in several ways, one after the other, to interpret each level."""
 
