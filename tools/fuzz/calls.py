@@ -68,6 +68,14 @@ def donated(d: Draw) -> Statement | None:
         Statement((result,), f"{op}fuzz_add.maybe_inplace({{0}}.clone(), {{1}})", (name, other)),
         Statement((result,), f"{op}fuzz_add.maybe_inplace({{0}}, {{1}})", (name, other), donates=(0,)),
         Statement((result,), f"{op}fuzz_add.maybe_inplace({{0}}, {{1}})", (name, other), donates=(0,)),
+        # The value that is given away is that of the other operand as well, whose memory is not.
+        Statement(
+            (result,),
+            f"{op}fuzz_add.maybe_inplace({{0}}.copy_({{1}}), {{1}})",
+            (name, other),
+            writes=(0,),
+            donates=(0,),
+        ),
         Statement((result, d.fresh()), f"{op}fuzz_add_two({{0}}, {{1}}, {{0}})", (name, other)),
         Statement(
             (result, d.fresh()),

@@ -87,6 +87,12 @@ def _graph(program: Runnable, arguments: Sequence[object]) -> Runnable:
     return export_fx(module, like=_module(program))
 
 
+def _functional_graph(program: Runnable, arguments: Sequence[object]) -> Runnable:
+    """The same without the last pass: what remains to be written is written by what is exported."""
+    module = run_passes(import_callable(program, *arguments), ",".join(PASSES[:-1]))
+    return export_fx(module, like=_module(program))
+
+
 def _graph_through_text(program: Runnable, arguments: Sequence[object]) -> Runnable:
     """Import, each pass, and export, with the module printed and parsed in between."""
     module = _reparsed(import_callable(program, *arguments))
@@ -147,7 +153,7 @@ PATHS: dict[str, Sequence[Prepare]] = {
     "vllm_ir_eager": [_compiled("vllm_ir_eager")],
     "vllm_ir": [_compiled("vllm_ir")],
     "vllm_ir_xla": [_compiled("vllm_ir_xla")],
-    "graph": [_per_arrangement(_graph)],
+    "graph": [_per_arrangement(_graph), _per_arrangement(_functional_graph)],
     "text": [_per_arrangement(_graph_through_text)],
     "interpreter": [_levels.prepare(count) for count in range(len(PASSES) + 1)],
 }

@@ -80,6 +80,7 @@ _ALL = (
         _FUNCTIONALIZE + "functionalize",
         "        drop_invalid_donations(self.function)\n",
         "",
+        path="text",  # where each module is verified
     ),
     Mutant(
         "written-operands-swapped",
@@ -102,10 +103,10 @@ _ALL = (
     ),
     # Alias and overlap analysis.
     Mutant(
-        "regions-off-by-one",
+        "last-step-of-windows-forgotten",
         "vllm_ir.conversions.analysis.regions",
-        "if not_greater(one.last, other.first) or not_greater(other.last, one.first):",
-        "if not_greater(one.last, other.first + 1) or not_greater(other.last, one.first + 1):",
+        "dimensions.append((stride * width, size))",
+        "dimensions.append((stride * width, size - 1))",
     ),
     Mutant(
         "windows-equal-wherever-they-are",
@@ -165,10 +166,10 @@ _ALL = (
         "if overlaps_itself(window):",
     ),
     Mutant(
-        "final-writes-in-any-order",
+        "last-conflict-forgotten",
         _CLONES + "plan",
-        "return copied.storage is not written.storage",
-        "return True",
+        "for conflict in conflicts:\n            self._cut(update, written, conflict)",
+        "for conflict in conflicts[:-1]:\n            self._cut(update, written, conflict)",
     ),
     Mutant(
         "saved-for-too-few-uses",
@@ -183,10 +184,10 @@ _ALL = (
         "if value is None:",
     ),
     Mutant(
-        "reads-moved-behind-writes",
-        _CLONES + "schedule",
-        "wished = [other for other in before.get(current, ()) if not _needs(other, entered, done)]",
-        "wished = list[Operation]()",
+        "pieces-are-carried-along",
+        _CLONES + "conflicts",
+        "elif (update := self._scatter(op)) is not None and self._carries(use, update, place):",
+        "elif (update := self._scatter(op)) is not None:",
     ),
     # Export.
     Mutant(
@@ -258,10 +259,10 @@ _ALL = (
         path="vllm_ir_xla",
     ),
     Mutant(
-        "updates-in-reverse-order",
-        _NARROW + "versions",
-        "return updates[::-1]",
-        "return updates",
+        "put-back-elsewhere",
+        _NARROW + "analysis",
+        "source.version.root is not whole.version.root or source.window.key != target.key:",
+        "source.version.root is not whole.version.root:",
         path="vllm_ir_xla",
     ),
     Mutant(
