@@ -158,7 +158,6 @@ _ALL = (
         "if storage.is_argument and not (storage.mutated or storage.donated):",
         "if storage.is_argument and storage.root is None:",
     ),
-    Mutant("constants-written", _CLONES + "plan", "if storage.is_constant:", "if storage.root is None:"),
     Mutant(
         "expanded-memory-written",
         _CLONES + "plan",
