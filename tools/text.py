@@ -197,3 +197,16 @@ def location_text(location: LocationAttr) -> str:
 def parse_error_text(error: ParseError) -> str:
     """A parse error as one line: `file:line:column: error: message`."""
     return f"{error.span.get_location()}: error: {' '.join(error.msg.split())}"
+
+
+class TextError(Exception):
+    """A module does not print as it was parsed."""
+
+
+def reread(module: ModuleOp) -> ModuleOp:
+    """The module from its text. Raises `TextError` if it prints as another text then."""
+    text = str(module)
+    parsed = parse(text)
+    if str(parsed) != text:
+        raise TextError("the text of the module is not that of the module which is parsed from it")
+    return parsed

@@ -235,10 +235,10 @@ class FunctionExporter:
         node = None
         if is_overload(target) and op_info(target).is_view:
             args, kwargs = self._with_known_strides(op, args, kwargs)
-        if is_overload(target) and op_info(target).is_view and self._has_other_layout(op):
-            node = self._view_of_other_layout(op, target, args, kwargs)
-            if node is None:
-                args, kwargs = self._restride(op, args, kwargs)
+            if self._has_other_layout(op):
+                node = self._view_of_other_layout(op, target, args, kwargs)
+                if node is None:
+                    args, kwargs = self._restride(op, args, kwargs)
         node = node or self.builder.emit(target, args, kwargs)
         self._bind_results(op, node)
         if isinstance(reason := op.attributes.get(REASON), StringAttr):

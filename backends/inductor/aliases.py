@@ -7,6 +7,7 @@ from typing import cast
 from torch import fx
 
 from vllm_ir.backends.inductor.torch_internals import storage_of
+from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import is_overload, schema_of
 
 
@@ -25,6 +26,14 @@ def memory_root(node: fx.Node) -> fx.Node:
     while (source := _shared_operand(node)) is not None:
         node = source
     return node
+
+
+def viewed_operand(node: fx.Node) -> fx.Node | None:
+    """What a node is a view of, as its operator's schema tells, or a piece of; None for all others."""
+    source = cast(fx.Node, node.args[0]) if node.target is operator.getitem else node
+    if not is_overload(source.target) or not op_info(source.target).is_view:
+        return None
+    return cast(fx.Node, source.args[0])
 
 
 def _shared_operand(node: fx.Node) -> fx.Node | None:

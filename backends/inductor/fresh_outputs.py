@@ -4,7 +4,6 @@ Inductor replaces `x * 1`, `x + 0` and clones by their operand. Where the operan
 own tensor back; where it is another output, two results would share memory. Both show as soon as the caller writes one.
 """
 
-import operator
 from collections.abc import Collection, Sequence
 from typing import cast
 
@@ -14,10 +13,8 @@ from torch._inductor.custom_graph_pass import CustomGraphPass, get_hash_for_file
 from torch.fx.node import Argument
 
 from vllm_ir.backends.inductor import aliases
-from vllm_ir.backends.inductor.aliases import memory_root, output_nodes
+from vllm_ir.backends.inductor.aliases import memory_root, output_nodes, viewed_operand
 from vllm_ir.backends.inductor.torch_internals import current_fake_mode
-from vllm_ir.frontends.fx.schemas import op_info
-from vllm_ir.frontends.fx.torch_objects import is_overload
 
 _MARK = "vllm_ir_sharing"
 
@@ -71,11 +68,9 @@ def _replace_output(output: fx.Node, index: int, node: fx.Node) -> None:
 
 def _viewed(node: fx.Node) -> fx.Node:
     """What a node is a view of, or a view of a view."""
-    while True:
-        source = cast(fx.Node, node.args[0]) if node.target is operator.getitem else node  # a piece of a `split`
-        if not is_overload(source.target) or not op_info(source.target).is_view:
-            return node
-        node = cast(fx.Node, source.args[0])
+    while (base := viewed_operand(node)) is not None:
+        node = base
+    return node
 
 
 def _is_tensor(node: fx.Node) -> bool:

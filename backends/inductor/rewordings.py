@@ -5,6 +5,7 @@ Each was found by the fuzzer, and `test/backends/inductor/test_rewordings.py` sh
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -12,10 +13,11 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
+from vllm_ir.backends.inductor.aliases import viewed_operand
 from vllm_ir.backends.inductor.laziness import is_realized
 from vllm_ir.frontends.fx.attributes import fetch_attribute
 from vllm_ir.frontends.fx.opaque import opaque_functional
-from vllm_ir.frontends.fx.schemas import op_info, scattered_view, writes_parts
+from vllm_ir.frontends.fx.schemas import scattered_view, writes_parts
 from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes
 
 aten = torch.ops.aten
@@ -95,8 +97,7 @@ def _looks_at_itself(node: fx.Node) -> bool:
 
 def _is_reinterpreted(memory: fx.Node) -> bool:
     """Whether a value is in memory of another element type."""
-    while is_overload(memory.target) and op_info(memory.target).is_view:
-        base = cast(fx.Node, memory.args[0])
+    while (base := viewed_operand(memory)) is not None:
         if base.meta["val"].dtype != memory.meta["val"].dtype:
             return True
         memory = base
@@ -110,7 +111,7 @@ def _looks_at(node: fx.Node, memory: fx.Node) -> bool:
         value = pending.pop()
         if value is memory:
             return True
-        lazy = is_overload(value.target) and not is_realized(value.target)
+        lazy = value.target is operator.getitem or (is_overload(value.target) and not is_realized(value.target))
         if value not in seen and lazy:
             seen.add(value)
             pending += value.all_input_nodes
@@ -119,9 +120,11 @@ def _looks_at(node: fx.Node, memory: fx.Node) -> bool:
 
 def _memory_of(node: fx.Node) -> fx.Node:
     """The node whose memory a value is in if it is not copied."""
-    while is_overload(node.target) and (op_info(node.target).is_view or node.target is aten.clone.default):
-        node = cast(fx.Node, node.args[0])
-    return node
+    while True:
+        copied = cast(fx.Node, node.args[0]) if node.target is aten.clone.default else None
+        if (base := copied or viewed_operand(node)) is None:
+            return node
+        node = base
 
 
 def loses_bits_of_constants(graph: fx.Graph) -> bool:

@@ -97,8 +97,9 @@ def settle(tensor: Tensor, result: Buffer) -> None:
 
     Expanded ones have none: they are among the results for what is a view of them, and nothing is written to them.
     """
-    expanded = any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    if result.unsafe_buffer_pointer() != tensor.data_ptr() and not expanded:
+    if result.unsafe_buffer_pointer() == tensor.data_ptr():
+        return
+    if not any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
         tensor.copy_(exported(result))
 
 

@@ -10,6 +10,7 @@ from torch import fx
 pytest.importorskip("xdsl_jax", reason="the page also tells what converts to StableHLO")
 pytest.importorskip("expecttest", reason="PyTorch's samples import it")
 
+from vllm_ir.tools import text
 from vllm_ir.tools.operators import fx_report, fx_sweep, known, stablehlo_report
 from vllm_ir.tools.operators.database import entries
 from vllm_ir.tools.operators.fx_sweep import FUNCTION, IN_PLACE, OUT_WITH_GAPS, REFUSED, RIGHT, ROUNDED, Tally
@@ -133,7 +134,7 @@ def test_rounding_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_text_that_is_read_as_something_else_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fx_sweep, "parse", lambda text: "another module")
+    monkeypatch.setattr(text, "parse", lambda text: "another module")
     assert "the text of the module is not that" in str(_call().outcome())
 
 

@@ -18,13 +18,9 @@ from vllm_ir.tools.fuzz.program import Loaded, Runnable, state_of
 from vllm_ir.tools.fuzz.torch_internals import compile_program, reset_dynamo
 from vllm_ir.tools.pipelines import run_passes
 from vllm_ir.tools.reports import clear_compile_reports
-from vllm_ir.tools.text import parse
+from vllm_ir.tools.text import reread
 
 PASSES = ("functionalize", "lower", "eliminate-clones")
-
-
-class TextError(Exception):
-    """A module does not print as it was parsed."""
 
 
 Prepare = Callable[[Loaded, Runnable], Runnable]
@@ -95,9 +91,9 @@ def _functional_graph(program: Runnable, arguments: Sequence[object]) -> Runnabl
 
 def _graph_through_text(program: Runnable, arguments: Sequence[object]) -> Runnable:
     """Import, each pass, and export, with the module printed and parsed in between."""
-    module = _reparsed(import_callable(program, *arguments))
+    module = reread(import_callable(program, *arguments))
     for name in PASSES:
-        module = _reparsed(run_passes(module, name, verify_each=True))
+        module = reread(run_passes(module, name, verify_each=True))
     return export_fx(module, like=_module(program))
 
 
@@ -139,14 +135,6 @@ _levels = _Levels()
 
 def _module(program: Runnable) -> nn.Module | None:
     return program if isinstance(program, nn.Module) else None
-
-
-def _reparsed(module: ModuleOp) -> ModuleOp:
-    text = str(module)
-    parsed = parse(text)
-    if str(parsed) != text:
-        raise TextError("a module does not print as it was parsed")
-    return parsed
 
 
 PATHS: dict[str, Sequence[Prepare]] = {

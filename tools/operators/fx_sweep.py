@@ -26,7 +26,6 @@ import torch
 from torch import Tensor, fx
 from torch.fx.node import Argument
 from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.backends.fx.export import export_fx
@@ -36,7 +35,7 @@ from vllm_ir.tools.operators import processes
 from vllm_ir.tools.operators.database import Entry, Sample, entries, samples_of, seeds_left_alone, spread
 from vllm_ir.tools.operators.observation import copied, observe, strides, tensors_in
 from vllm_ir.tools.pipelines import run_passes
-from vllm_ir.tools.text import parse
+from vllm_ir.tools.text import reread
 
 RIGHT, ROUNDED, REFUSED, WRONG, INTERNAL = "right", "rounded", "refused", "wrong", "internal error"
 CRASH = f"{INTERNAL}: the process ends by a signal"
@@ -241,10 +240,10 @@ class Call:
         return outcome
 
     def _exported(self) -> list[tuple[str, fx.GraphModule]]:
-        module = _reread(import_fx(self.graph(), self.inputs()))
+        module = reread(import_fx(self.graph(), self.inputs()))
         run_passes(module, "functionalize")
         functional = export_fx(module)
-        module = _reread(module)
+        module = reread(module)
         run_passes(module, "lower,eliminate-clones")
         return [("the functional graph", functional), ("the graph in place", export_fx(module))]
 
@@ -284,15 +283,6 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(map(_plain, cast("tuple[object, ...]", value)))
     return list(map(_plain, cast("list[object]", value))) if isinstance(value, list) else value
-
-
-def _reread(module: ModuleOp) -> ModuleOp:
-    """The module from its text; raises ValueError if it prints as another text then."""
-    text = str(module)
-    parsed = parse(text)
-    if str(parsed) != text:
-        raise ValueError("the text of the module is not that of the module which is parsed from it")
-    return parsed
 
 
 def _reason(error: Exception) -> str:

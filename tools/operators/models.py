@@ -136,9 +136,9 @@ def main(page: Path = Path("docs/stablehlo.md")) -> None:
     write_whole(page.with_name("stablehlo_models.json"), (json.dumps(found, indent=1) + "\n").encode())
 
 
-def read(page: Path) -> dict[str, dict[str, str]]:
-    """What `main` has kept beside a page."""
-    return json.loads(page.with_name("stablehlo_models.json").read_text(encoding="utf-8"))
+def read(beside: Path) -> dict[str, dict[str, str]]:
+    """What `main` has kept, beside a file of the documentation."""
+    return json.loads(beside.with_name("stablehlo_models.json").read_text(encoding="utf-8"))
 
 
 def table(found: Mapping[str, Mapping[str, str]]) -> str:

@@ -63,6 +63,12 @@ def _rows_of_itself(d: Tensor):
     return torch.index_put(x, (ROWS - 1,), x[:3])
 
 
+def _piece_moved(d: Tensor):
+    x = d * 1
+    x.index_put_((ROWS,), x.split(3)[0].clone())
+    return x
+
+
 def _rows_added(d: Tensor):
     x = d * 1
     x.index_add_(0, ROWS, x[:3].clone())
@@ -84,6 +90,7 @@ PROGRAMS = [
     _rows_moved,
     _own_rows_moved,
     _rows_of_itself,
+    _piece_moved,
     _rows_added,
     _places_of_itself,
     _folded_signs,
