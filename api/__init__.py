@@ -19,21 +19,37 @@ if TYPE_CHECKING:
     from vllm_ir.tools.alias_outputs import alias_outputs
     from vllm_ir.tools.pipelines import run_passes
     from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
-    from vllm_ir.tools.providers import IrOpPriorityConfig, KernelConfig, ops, register_op
+    from vllm_ir.tools.providers import (
+        IrOp,
+        IrOpImpl,
+        IrOpPriorityConfig,
+        KernelConfig,
+        RegistrationError,
+        enable_torch_wrap,
+        ops,
+        register_op,
+        set_default_torch_wrap,
+        statically_known,
+        unregister,
+    )
     from vllm_ir.tools.reports import clear_compile_reports, compile_reports
     from vllm_ir.tools.stablehlo import export_stablehlo
     from vllm_ir.tools.text import parse
     from vllm_ir.tools.validation.find_fault import bisect
 
 __all__ = [
+    "IrOp",
+    "IrOpImpl",
     "IrOpPriorityConfig",
     "KernelConfig",
     "PostGradPass",
+    "RegistrationError",
     "alias_outputs",
     "bisect",
     "clear_compile_reports",
     "compile_reports",
     "device_kernel",
+    "enable_torch_wrap",
     "export_fx",
     "export_stablehlo",
     "import_callable",
@@ -46,18 +62,25 @@ __all__ = [
     "parse",
     "register_op",
     "run_passes",
+    "set_default_torch_wrap",
+    "statically_known",
+    "unregister",
 ]
 
 _HOMES: Mapping[str, str] = MappingProxyType(
     {
+        "IrOp": "vllm_ir.tools.providers",
+        "IrOpImpl": "vllm_ir.tools.providers",
         "IrOpPriorityConfig": "vllm_ir.tools.providers",
         "KernelConfig": "vllm_ir.tools.providers",
         "PostGradPass": "vllm_ir.tools.post_grad.post_grad_pass",
+        "RegistrationError": "vllm_ir.tools.providers",
         "alias_outputs": "vllm_ir.tools.alias_outputs",
         "bisect": "vllm_ir.tools.validation.find_fault",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
         "device_kernel": "vllm_ir.frontends.ops.device_kernels.kernel",
+        "enable_torch_wrap": "vllm_ir.tools.providers",
         "export_fx": "vllm_ir.backends.fx.export",
         "export_stablehlo": "vllm_ir.tools.stablehlo",
         "import_callable": "vllm_ir.frontends.fx.importer",
@@ -70,6 +93,9 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "parse": "vllm_ir.tools.text",
         "register_op": "vllm_ir.tools.providers",
         "run_passes": "vllm_ir.tools.pipelines",
+        "set_default_torch_wrap": "vllm_ir.tools.providers",
+        "statically_known": "vllm_ir.tools.providers",
+        "unregister": "vllm_ir.tools.providers",
     }
 )
 

@@ -61,8 +61,8 @@ def compare(name: str, args: tuple[object, ...], repeat: int) -> tuple[float, fl
     reason = impl.rejection(op.complete(args))
     if reason is not None:
         raise SystemExit(f"{name}: {PROVIDER} {reason}")
-    impl.fn(*args)  # builds the kernels
-    turns = [(seconds(lambda: op.native(*args)), seconds(lambda: impl.fn(*args))) for _ in range(repeat)]
+    impl.impl_fn(*args)  # builds the kernels
+    turns = [(seconds(lambda: op.native(*args)), seconds(lambda: impl.impl_fn(*args))) for _ in range(repeat)]
     return min(native for native, _ in turns), min(kernel for _, kernel in turns)
 
 

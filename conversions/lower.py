@@ -119,7 +119,7 @@ class _Lowering:
         rejected: dict[str, str] = {}
         for impl, reason in ir_op.candidates([self._example(argument) for argument in arguments]):
             if reason is None and impl.inplace:
-                reason = _unwritable(ir_op, arguments)
+                reason = _unwritable(impl, arguments)
             if reason is None:
                 traced = self._trace(impl, arguments)
                 reason = _mismatch(traced, op)
@@ -139,7 +139,7 @@ class _Lowering:
     def _trace(self, impl: IrOpImpl, arguments: list[Argument]) -> Traced:
         def call(*operands: object) -> object:
             remaining = iter(operands)
-            return impl.fn(*(_fill(argument, remaining) for argument in arguments))
+            return impl.impl_fn(*(_fill(argument, remaining) for argument in arguments))
 
         types = [_tensor_type(value) for argument in arguments for value in _tensors(argument)]
         return trace_callable(call, types, self.examples, self.decompositions)
@@ -233,9 +233,9 @@ def _insert_before(new: Operation, op: Operation) -> None:
     block.insert_op_before(new, op)
 
 
-def _unwritable(ir_op: IrOp, arguments: list[Argument]) -> str | None:
+def _unwritable(impl: IrOpImpl, arguments: list[Argument]) -> str | None:
     """Why an implementation cannot write the operands that it may: an expanded one would be written more than once."""
-    for index in ir_op.activation_indices:
+    for index in impl.written_indices:
         value = arguments[index]
         if isinstance(value, SSAValue) and overlaps_itself(whole_window(_tensor_type(value))):
             return f"it writes operand {index}, whose elements share memory"

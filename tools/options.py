@@ -50,7 +50,7 @@ class CompileOptions:
     def resolved(self) -> "CompileOptions":
         """The same options with the priorities of all ops as they are now, for a compilation that happens later."""
         with self.apply_priorities():
-            return replace(self, priorities=IrOpPriorityConfig(**{name: ops[name].get_priority() for name in ops}))
+            return replace(self, priorities=IrOpPriorityConfig(**{name: ops[name].named_priority() for name in ops}))
 
 
 def parse_options(mode: str | None, options: Mapping[str, object] | None) -> CompileOptions:

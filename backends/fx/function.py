@@ -399,7 +399,7 @@ class FunctionExporter:
         ir_op = ops[op.name.removeprefix("vllm_ir.")]
         target = ir_op.torch_op
         if donated_indices(op) and self.function.functional is None and ir_op.maybe_inplace is not None:
-            target = ir_op.maybe_inplace
+            target = ir_op.maybe_inplace.torch_op
         args = call_arguments(op, ir_op, map(self._operand, op.operands))
         self._bind_results(op, self.builder.emit(target, args))
 

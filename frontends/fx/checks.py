@@ -30,7 +30,9 @@ def check_module(module: ModuleOp) -> None:
     checked: set[int] = set()  # types by identity: they are shared
     for op in module.walk():
         _check_devices(op, checked)
-        if isinstance(op, CallOp) and op.target not in functions:
+        if isinstance(op, FuncOp):
+            _check_name(op)
+        elif isinstance(op, CallOp) and op.target not in functions:
             _check_call(op)
         elif isinstance(op, ViewOp):
             target = _resolved(op)
@@ -38,6 +40,16 @@ def check_module(module: ModuleOp) -> None:
                 raise OperationVerifyError(op, f"@{op.target} is not a view operator")
             _check_arguments(op, op_info(target))
             check_windows(op, target)
+
+
+def _check_name(function: FuncOp) -> None:
+    """A call is of a function or of an operator; its name says which."""
+    name = function.sym_name.data
+    try:
+        resolve(name)
+    except VerifyException:
+        return
+    raise OperationVerifyError(function, f"@{name} is an operator's name, which a function cannot have")
 
 
 def _check_devices(op: Operation, checked: set[int]) -> None:

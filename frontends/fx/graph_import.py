@@ -39,7 +39,7 @@ from vllm_ir.frontends.fx.storages import buffer_storages, storage_key
 from vllm_ir.frontends.fx.torch_objects import is_overload
 from vllm_ir.frontends.fx.types import NUMBER_TYPES, TypeCache, scalar_type
 from vllm_ir.frontends.fx.values import encode, is_sequence, operand_reference
-from vllm_ir.frontends.ops import IrOp, get_op
+from vllm_ir.frontends.ops import IrOp, donates, get_op
 from vllm_ir.frontends.ops.dialect import build_operation, is_tensor_type
 
 _VALUE_TYPES = (OpResult, BlockArgument)
@@ -178,7 +178,7 @@ class GraphImporter:
         info = op_info(target)
         bound = bind(node, info)
         if (op := get_op(target)) is not None:
-            return self._high_level(node, op, bound, target is op.maybe_inplace)
+            return self._high_level(node, op, bound, donates(target))
         value = node.meta.get("val")
         if info.changes_window:
             return self._window_change(node, info, bound)
@@ -308,7 +308,7 @@ class GraphImporter:
         same = storage_key(before) == storage_key(after)
         return same and self.types.buffer(before) == self.types.buffer(after)
 
-    def _high_level(self, node: fx.Node, op: IrOp, bound: list[object], donates: bool) -> object:
+    def _high_level(self, node: fx.Node, op: IrOp, bound: list[object], donated_to: bool) -> object:
         operands: list[SSAValue | list[SSAValue] | None] = []
         attributes: dict[str, Attribute] = {}
         positions: dict[int, int] = {}
@@ -325,7 +325,8 @@ class GraphImporter:
             operands.append(found)
             count += 1 if isinstance(found, SSAValue) else len(found or ())
         leaves = list(_leaves(node.meta.get("val")))
-        donated = [positions[position] for position in op.activation_indices] if donates else []
+        given = [position for position in op.activation_indices if bound[position] is not None]
+        donated = [positions[position] for position in given] if donated_to else []
         built = build_operation(op, operands, attributes, [self.value_type(leaf) for leaf in leaves], donated)
         self.add(built, node.name)
         return self.results(node.meta.get("val"), built.results)

@@ -10,7 +10,7 @@ from torch._ops import OpOverload
 
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import is_overload
-from vllm_ir.frontends.ops import get_op
+from vllm_ir.frontends.ops import donates, get_op
 from vllm_ir.frontends.ops.torch_internals import storage_id
 
 storage_key = storage_id
@@ -62,7 +62,7 @@ def _touched(node: fx.Node, target: OpOverload) -> Iterator[int]:
     info = op_info(target)
     for position in info.writes:
         yield from _keys(argument_of(node, position, info.arguments[position].name))
-    if (op := get_op(target)) is not None and target is op.maybe_inplace:
+    if (op := get_op(target)) is not None and donates(target):
         for position in op.activation_indices:
             yield from _keys(argument_of(node, position, info.arguments[position].name))
 

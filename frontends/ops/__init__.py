@@ -5,21 +5,33 @@ Importing this package registers the ops of the families below.
 
 from vllm_ir.frontends.ops import activations, norms, rope
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig, KernelConfig
-from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl
+from vllm_ir.frontends.ops.impl import NATIVE, RESERVED_PROVIDERS, IrOpImpl
 from vllm_ir.frontends.ops.op import IrOp
-from vllm_ir.frontends.ops.registry import OpNamespace, get_op, ops, register_op
+from vllm_ir.frontends.ops.overload import IrOpInplaceOverload
+from vllm_ir.frontends.ops.predicates import statically_known
+from vllm_ir.frontends.ops.registry import OpNamespace, donates, get_op, ops, register_op, unregister
+from vllm_ir.frontends.ops.signature import RegistrationError
+from vllm_ir.frontends.ops.torch_wrap import enable_torch_wrap, set_default_torch_wrap
 
 __all__ = [
     "NATIVE",
+    "RESERVED_PROVIDERS",
     "IrOp",
     "IrOpImpl",
+    "IrOpInplaceOverload",
     "IrOpPriorityConfig",
     "KernelConfig",
     "OpNamespace",
+    "RegistrationError",
     "activations",
+    "donates",
+    "enable_torch_wrap",
     "get_op",
     "norms",
     "ops",
     "register_op",
     "rope",
+    "set_default_torch_wrap",
+    "statically_known",
+    "unregister",
 ]

@@ -6,7 +6,7 @@ from torch import Tensor
 from vllm_ir.frontends.ops.registry import register_op
 
 
-@register_op
+@register_op(allow_inplace=True, reuses=["x"])
 def silu_and_mul(x: Tensor) -> Tensor:
     """`silu(x[..., :d]) * x[..., d:]`, where `2 * d` is the last dimension of `x`; in the dtype of `x`.
 

@@ -1,33 +1,58 @@
 """How an op runs on real tensors: the chosen implementation, and the copies that keep it right."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
 from torch import Tensor
 
-from vllm_ir.frontends.ops.impl import IrOpImpl
 from vllm_ir.frontends.ops.memory import copied, fresh, separated, tensors_in, without_overlap
 from vllm_ir.frontends.ops.torch_library import as_results
 
+if TYPE_CHECKING:
+    from vllm_ir.frontends.ops.impl import IrOpImpl
 
-def run_functional(impl: IrOpImpl, args: Sequence[object], activations: Sequence[int]) -> tuple[Tensor, ...]:
-    """Run an implementation such that no argument changes and every result has a storage of its own."""
-    operands = copied(args, activations) if impl.inplace else list(args)
+
+def run_functional(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
+    """Run an implementation such that no argument changes and every result has a storage of its own.
+
+    Only the activations that the implementation writes are copied.
+    """
+    operands = copied(args, impl.written_indices) if impl.inplace else list(args)
     return fresh(_call(impl, operands), tensors_in(args))
 
 
-def run_donating(impl: IrOpImpl, args: Sequence[object], activations: Sequence[int]) -> tuple[Tensor, ...]:
+def run_donating(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
     """Run an implementation that may overwrite the activations and give them back as results.
 
     An activation that the implementation must not overwrite, because another argument would change with it, is copied
-    first. Results share memory with no argument but the activations, and not with one another.
+    first. Results share memory with no argument but the activations that were written, and not with one another.
     """
     if not impl.inplace:
-        return run_functional(impl, args, activations)
-    operands = separated(args, activations)
-    others = [arg for position, arg in enumerate(args) if position not in activations]
+        return run_functional(impl, args)
+    written = impl.written_indices
+    operands = separated(args, written)
+    if torch.is_grad_enabled():
+        # A kernel may write without telling autograd, which has to notice that what it saved is gone.
+        given = [operands[index] for index in written]
+        torch.autograd.graph.increment_version([t for t in given if isinstance(t, Tensor) and not t.is_inference()])
+    others = [arg for position, arg in enumerate(args) if position not in written]
     return without_overlap(_call(impl, operands), tensors_in(others))
+
+
+def run_traced(impl: IrOpImpl, args: Sequence[Any]) -> tuple[Any, ...]:  # Any: what tracers put in tensors' places
+    """`run_functional` in code that a tracer follows, where storages cannot be compared.
+
+    A result that is an argument itself is copied; one that is a view of an argument stays a view.
+    """
+    operands = [arg.clone() if index in impl.written_indices else arg for index, arg in enumerate(args)]
+    results = impl.impl_fn(*operands)
+    several = cast("tuple[Any, ...]", results if isinstance(results, tuple) else (results,))
+    return tuple(result.clone() if any(result is arg for arg in args) else result for result in several)
 
 
 def _call(impl: IrOpImpl, operands: Sequence[object]) -> tuple[Tensor, ...]:
     described = f"vllm_ir.{impl.op_name}: provider {impl.provider!r} ({impl.location})"
-    return as_results(impl.fn(*operands), impl.result_count, described)
+    return as_results(impl.impl_fn(*operands), impl.op.result_count, described)

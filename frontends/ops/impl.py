@@ -1,74 +1,106 @@
 """One implementation of an op: a provider's function with the op's signature."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import FunctionType
+from __future__ import annotations
 
-import torch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from traceback import StackSummary
+from typing import TYPE_CHECKING, Any
+
+from vllm_ir.frontends.ops.eager import run_functional
+from vllm_ir.frontends.ops.predicates import accepts
+from vllm_ir.frontends.ops.signature import location_of
+from vllm_ir.frontends.ops.torch_library import unpacked
+
+if TYPE_CHECKING:
+    from vllm_ir.frontends.ops.op import IrOp
 
 NATIVE = "native"
 """The provider that every op has: its own definition."""
 
-
-def location_of(fn: Callable[..., object]) -> str:
-    """The `file:line` at which a Python function was written, or its `repr` when it has no code object."""
-    if isinstance(fn, FunctionType):
-        return f"{fn.__code__.co_filename}:{fn.__code__.co_firstlineno}"
-    return repr(fn)
+RESERVED_PROVIDERS = (NATIVE, "unfused")
+"""Names that no implementation can be registered under."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IrOpImpl:
-    """A provider's implementation of an op.
+    """A provider's implementation of an op; call it like the function it was made from.
 
     The function takes exactly the op's parameters and gives results of the same shapes and dtypes as the native
-    definition; operands for which it gives others are refused when a graph is lowered. With `inplace` it may overwrite
-    the op's activations and return them (or not) as results; without it, it leaves all its arguments as they are.
+    definition; operands for which it gives others are refused when a graph is lowered. It leaves its arguments as they
+    are, except for the activations named in `written`, which it may overwrite and return (or not) as results.
     """
 
-    op_name: str
+    op: IrOp
     provider: str
-    fn: Callable[..., object]
-    result_count: int
+    impl_fn: Callable[..., object]
+    """The function itself; it overwrites what is in `written`."""
     supported: bool = True
     """False where the provider cannot run at all in this process: a missing library, another platform."""
-    supports_args: Callable[..., object] | None = None
-    """Whether `fn` takes these arguments; None accepts all. It is called on fake tensors too."""
-    inplace: bool = False
+    predicate: Callable[..., object] | None = None
+    """`supports_args` as it was registered; None accepts all."""
+    written: tuple[str, ...] = ()
+    """The activations that the function really writes, in the order of the parameters."""
+    batch_invariant: bool = False
+    """Whether each row's bits depend neither on the other rows nor on their number; the provider's own word."""
+    registration_stack: StackSummary | None = field(default=None, compare=False)
+    """Where it was registered, the innermost frame last."""
+
+    written_indices: tuple[int, ...] = field(init=False, compare=False)
+    """The positions of `written` among the op's parameters."""
+
+    def __post_init__(self) -> None:
+        """Look up the positions once: they are needed in every call."""
+        object.__setattr__(self, "written_indices", tuple(map(self.op.parameters.index, self.written)))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # Any: each op has its own signature, known only at run time
+        """Call the function as it is; it overwrites what is in `written`."""
+        return self.impl_fn(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<IrOpImpl {self.op.name} by {self.provider!r} at {self.location}>"
+
+    @property
+    def op_name(self) -> str:
+        """The name of the op."""
+        return self.op.name
+
+    @property
+    def inplace(self) -> bool:
+        """Whether the function writes any activation."""
+        return bool(self.written)
 
     @property
     def location(self) -> str:
         """The `file:line` of the function."""
-        return location_of(self.fn)
+        return location_of(self.impl_fn)
 
-    def supports(self, args: Sequence[object]) -> bool:
-        """Whether this implementation may run on `args`, the op's arguments by position, defaults filled in."""
-        return self.rejection(args) is None
+    @property
+    def supports_all_args(self) -> bool:
+        """Whether it takes all arguments that the op takes."""
+        return self.predicate is None
+
+    def func_impl_fn(self, *args: Any, **kwargs: Any) -> Any:  # Any: as above
+        """The implementation without effects: on copies of what it writes, with results in memory of their own."""
+        return unpacked(run_functional(self, self.op.bound(args, kwargs)))
+
+    def supports_args(self, *args: object, **kwargs: object) -> bool:
+        """Whether it takes these arguments, real or fake; defaults are filled in. Errors are those of `rejection`.
+
+        Whether the process supports the provider at all is `supported`.
+        """
+        return self._refusal(self.op.bound(args, kwargs)) is None
 
     def rejection(self, args: Sequence[object]) -> str | None:
-        """Why this implementation may not run on `args`; None if it may.
+        """Why this implementation may not run on `args`, by position with defaults filled in; None if it may.
 
-        A `supports_args` that raises, or that answers anything but a bool, is a fault of the provider and not a
-        reason to pick another one.
-
-        Raises:
-            RuntimeError: `supports_args` raised; the cause is chained.
-            TypeError: `supports_args` did not return a bool.
+        A `supports_args` that raises, or that has no answer for all sizes, is a fault of the provider and not a reason
+        to pick another one. Errors are those of `predicates.accepts`.
         """
-        if not self.supported:
-            return "not supported in this process"
-        if self.supports_args is None:
+        return self._refusal(args) if self.supported else "not supported in this process"
+
+    def _refusal(self, args: Sequence[object]) -> str | None:
+        if self.predicate is None:
             return None
-        try:
-            answer = self.supports_args(*args)
-        except Exception as error:
-            raise RuntimeError(
-                f"vllm_ir.{self.op_name}: supports_args of provider {self.provider!r} "
-                f"({location_of(self.supports_args)}) raised {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(answer, bool | torch.SymBool):
-            raise TypeError(
-                f"vllm_ir.{self.op_name}: supports_args of provider {self.provider!r} "
-                f"({location_of(self.supports_args)}) must return a bool, got {type(answer).__name__}"
-            )
-        return None if answer else "supports_args refused the arguments"
+        asked = f"vllm_ir.{self.op.name}: supports_args of provider {self.provider!r}"
+        return None if accepts(self.predicate, args, asked) else "supports_args refused the arguments"

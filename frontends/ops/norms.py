@@ -11,7 +11,7 @@ from torch import Tensor
 from vllm_ir.frontends.ops.registry import register_op
 
 
-@register_op
+@register_op(allow_inplace=True)
 def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
     """`x / sqrt(mean(x**2) + epsilon) * weight` over the last dimension.
 
@@ -28,7 +28,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: in
     return _normalized(x.float(), x.dtype, weight, epsilon, variance_size)
 
 
-@register_op
+@register_op(allow_inplace=True)
 def fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
 ) -> tuple[Tensor, Tensor]:

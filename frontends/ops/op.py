@@ -1,137 +1,201 @@
 """Functional ops: one native definition each, any number of implementations, and overloads in torch.
 
 An op has the semantics of its native definition, a plain Python function. Results are always new tensors. An op with
-activations can have a second overload, `maybe_inplace`, of the same schema: a call of it promises that the caller does
-not read the activations afterwards, so that an implementation may overwrite them.
+activations can have a second overload, `maybe_inplace`, of the same signature: a call of it promises that the caller
+does not read the activations afterwards, so that an implementation may overwrite them.
 """
 
 import inspect
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar
 
-from torch import FunctionSchema, Tensor
+import torch
+from torch import Tensor
 
 from vllm_ir.frontends.ops import priority as priorities
-from vllm_ir.frontends.ops.eager import run_donating, run_functional
-from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl, location_of
-from vllm_ir.frontends.ops.torch_internals import infer_schema, parse_schema
-from vllm_ir.frontends.ops.torch_library import Definition, define, unpacked
+from vllm_ir.frontends.ops import signature
+from vllm_ir.frontends.ops.arguments import Arguments
+from vllm_ir.frontends.ops.direct import Choices, runs_directly
+from vllm_ir.frontends.ops.eager import run_donating, run_functional, run_traced
+from vllm_ir.frontends.ops.impl import NATIVE, RESERVED_PROVIDERS, IrOpImpl
+from vllm_ir.frontends.ops.inputs import InputGenerator
+from vllm_ir.frontends.ops.overload import IrOpInplaceOverload
+from vllm_ir.frontends.ops.signature import RegistrationError
+from vllm_ir.frontends.ops.tolerances import tolerance
+from vllm_ir.frontends.ops.torch_internals import parse_schema
+from vllm_ir.frontends.ops.torch_library import Definition, TorchOp, define, unpacked
+from vllm_ir.frontends.ops.torch_wrap import torch_wrap_enabled
 
-Fn = TypeVar("Fn", bound=Callable[..., object])
-
-_ACTIVATION_NAME = re.compile(r"x(_\w+|\d+)?")
-_TENSOR_TYPES = ("Tensor", "Optional[Tensor]")
+Fn = Callable[..., object]
 
 
 class IrOp:
     """A registered op; call it like the function it was made from.
 
     Attributes:
+        registry: all ops that `register_op` has made, by name.
         name: the op's name in the torch namespace `vllm_ir`.
         native: the native definition.
-        schema: torch's schema of both overloads.
+        schema: torch's schema of `default`.
+        parameters: names of the parameters.
+        bound: the arguments of a call, `bound(args, kwargs)`, by position with defaults filled in; TypeError if they
+            do not fit.
+        complete: the same for arguments by position alone, `complete(args)`.
         activations: names of the parameters that `maybe_inplace` may overwrite.
         activation_indices: their positions.
+        reuses: for each result the activation whose memory it may take, or None.
         torch_op: `torch.ops.vllm_ir.<name>.default`.
-        maybe_inplace: `torch.ops.vllm_ir.<name>.maybe_inplace`, or None where the op has no such overload.
+        maybe_inplace: the overload that may overwrite activations, or None where the op has no such overload.
         impls: implementations by provider, `"native"` first.
     """
 
+    registry: ClassVar[dict[str, "IrOp"]] = {}
+
     def __init__(
         self,
-        native: Callable[..., object],
         name: str,
+        native: Fn,
+        tags: tuple[torch.Tag, ...] = (),
         activations: Sequence[str] | None = None,
-        allow_inplace: bool | None = None,
+        allow_inplace: bool = False,
+        reuses: Sequence[str | None] | None = None,
     ) -> None:
         """Define the op in torch; use `register_op`, which also makes it known by name.
 
         Args:
+            name: matches `[a-z_][a-z_0-9]*`.
             native: an annotated Python function of tensors, numbers, bools and lists of these; it gives a tensor or a
                 tuple of tensors and leaves its arguments as they are.
-            name: a Python identifier.
-            activations: tensor parameters that may be overwritten in `maybe_inplace`. None: those named `x`, `x_…`
-                or `x1`, `x2`, ….
-            allow_inplace: whether to define `maybe_inplace`. None: if there are activations.
+            tags: torch's tags of the operator, beside the one that says that it can be compiled.
+            activations: tensor parameters that may be overwritten in `maybe_inplace`. None: those whose names start
+                with `x`.
+            allow_inplace: whether to define `maybe_inplace`.
+            reuses: for each result the activation whose memory it may take, or None. None: one to one, in order.
 
         Raises:
-            TypeError: the function's signature cannot be an op's.
-            ValueError: `activations` or `allow_inplace` do not fit the signature.
+            RegistrationError: the function's signature cannot be an op's, or an option does not fit it.
         """
-        text = schema_of(native, f"vllm_ir.{name}")
+        signature.check_name("op", name, native)
+        text = signature.schema_of(native, f"vllm_ir.{name}")
         self.name = name
         self.native = native
         self.schema = parse_schema(f"vllm_ir::{name}{text}")
-        self.activations = _activations(self.schema, name, activations)
-        parameters = [argument.name for argument in self.schema.arguments]
-        self.activation_indices = tuple(parameters.index(activation) for activation in self.activations)
-        self.impls = {NATIVE: IrOpImpl(name, NATIVE, native, len(self.schema.returns))}
-        self._schema_text = text
-        self._defaults = tuple(cast("object", argument.default_value) for argument in self.schema.arguments)
-        self._default_priority: tuple[str, ...] = (NATIVE,)
+        self.schema_text = text
+        self.result_count = len(self.schema.returns)
+        arguments = Arguments(name, self.schema)
+        self.parameters = arguments.names
+        self.bound = arguments.bound
+        self.complete = arguments.complete
+        self.activations = signature.activations_of(self.schema, name, activations)
+        self.activation_indices = tuple(self.parameters.index(activation) for activation in self.activations)
+        self.reuses = signature.reuses_of(self.schema, name, self.activations, reuses)
+        self.allow_inplace = allow_inplace
         if allow_inplace and not self.activations:
-            raise ValueError(f"vllm_ir.{name}: allow_inplace needs activations; name them with activations=[...]")
-        donates = bool(self.activations) if allow_inplace is None else allow_inplace
-        self.torch_op, self.maybe_inplace = define(
-            Definition(name, text, native, self._functional, self._donating if donates else None)
+            raise RegistrationError(
+                f"vllm_ir.{name}: allow_inplace needs activations; name them with activations=[...]"
+            )
+        self.choices = Choices(self)
+        self.inputs = InputGenerator(name)
+        self._default_priority: tuple[str, ...] | None = None
+        self._fake = native
+        self._tolerances: dict[torch.dtype, dict[str, float]] = {}
+        self.registration_stack = signature.registration_stack()
+        self.impls = {NATIVE: IrOpImpl(self, NATIVE, native, registration_stack=self.registration_stack)}
+        donating = signature.schema_of(native, f"vllm_ir.{name}", self.activations) if allow_inplace else None
+        self._overloads = define(
+            Definition(
+                name, text, donating, self.result_count, native, self._fake_call, self._functional, self._donating, tags
+            )
         )
+        self.torch_op: TorchOp = self._overloads.default
+        inplace = self._overloads.maybe_inplace
+        self.maybe_inplace = None if inplace is None else IrOpInplaceOverload(self, inplace)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # Any: each op has its own signature, known only at run time
         """Compute the op; tracers record the call as one node. Arguments and results are the native definition's."""
-        return self.torch_op(*args, **kwargs)
+        if not torch_wrap_enabled():
+            return unpacked(run_traced(self.choose(*args, **kwargs), self.bound(args, kwargs)))
+        if torch.compiler.is_compiling():
+            return self.torch_op(*args, **kwargs)
+        bound = self.bound(args, kwargs)
+        if not runs_directly(bound):
+            return self.torch_op(*args, **kwargs)
+        return unpacked(run_functional(self.choices.of(bound), bound))
 
     def __repr__(self) -> str:
-        return f"<IrOp {self.schema}>"
+        return f"IrOp({self.name!r})"
+
+    def __str__(self) -> str:
+        text = (inspect.getdoc(self.native) or "").partition("\n")[0]
+        return f"{self!r}: {text}" if text else repr(self)
 
     # --- implementations -------------------------------------------------------------------------------------------
+
+    def register_fake(self, fn: Fn) -> Fn:
+        """Register the decorated function as what tracers run on tensors without data, instead of the native one."""
+        self._fake = fn
+        return fn
 
     def register_impl(
         self,
         provider: str,
+        *,
         supported: bool = True,
-        supports_args: Callable[..., object] | None = None,
-        inplace: bool = False,
-    ) -> Callable[[Fn], Fn]:
+        supports_args: Fn | None = None,
+        inplace: bool | Sequence[str] = False,
+        batch_invariant: bool = False,
+    ) -> Callable[[Fn], IrOpImpl]:
         """Register the decorated function as a provider's implementation of this op.
 
         Args:
             provider: who provides it; the name that priority lists use.
             supported: False where it cannot run in this process. It stays listed, and is never chosen.
             supports_args: takes the op's arguments by position, perhaps as fake tensors; False refuses them. It
-                must refuse arguments that the native definition would refuse, so that the error comes from there.
-            inplace: whether the function may overwrite the activations (and return them as results).
+                must refuse arguments that the native definition would refuse, so that the error comes from there. It
+                must not look at contents of tensors, nor make a traced graph depend on sizes.
+            inplace: whether the function may overwrite the activations (and return them as results), or which ones.
+            batch_invariant: whether each row's bits depend neither on the other rows nor on their number.
 
         Raises:
-            TypeError: the function's signature, or that of `supports_args`, is not the op's.
-            ValueError: the provider has an implementation already, or the op has no activation to overwrite.
+            RegistrationError: the function's signature, or that of `supports_args`, is not the op's; the provider has
+                an implementation already, or its name is reserved; the op has no such activation to overwrite.
         """
-        if inplace and not self.activations:
-            raise ValueError(
-                f"vllm_ir.{self.name}: provider {provider!r} cannot be in place: the op has no activations"
-            )
+        described = f"vllm_ir.{self.name}: provider {provider!r}"
+        written = signature.written_by(self.activations, inplace, described)
+        if written and not self.allow_inplace:
+            raise RegistrationError(f"{described} cannot be in place: the op was registered without allow_inplace=True")
 
-        def register(fn: Fn) -> Fn:
-            self._add(IrOpImpl(self.name, provider, fn, len(self.schema.returns), supported, supports_args, inplace))
-            return fn
+        def register(fn: Fn) -> IrOpImpl:
+            stack = signature.registration_stack()
+            impl = IrOpImpl(self, provider, fn, supported, supports_args, written, batch_invariant, stack)
+            self._add(impl, described)
+            return impl
 
         return register
 
-    def _add(self, impl: IrOpImpl) -> None:
-        described = f"vllm_ir.{self.name}: provider {impl.provider!r}"
+    def _add(self, impl: IrOpImpl, described: str) -> None:
+        signature.check_name("provider", impl.provider, impl.impl_fn)
+        if impl.provider in RESERVED_PROVIDERS:
+            raise RegistrationError(f"{described} ({impl.location}) is reserved; use another name")
         if impl.provider in self.impls:
             known = self.impls[impl.provider].location
-            raise ValueError(f"{described} is registered twice: at {known} and at {impl.location}")
-        text = schema_of(impl.fn, described)
-        if text != self._schema_text:
-            raise TypeError(
-                f"{described} ({impl.location}) has the signature {text}, but the op has {self._schema_text}"
+            raise RegistrationError(f"{described} is registered twice: at {known} and at {impl.location}")
+        text = signature.schema_of(impl.impl_fn, described)
+        if text != self.schema_text:
+            raise RegistrationError(
+                f"{described} ({impl.location}) has the schema {text}, which does not match native schema "
+                f"{self.schema_text}"
             )
-        if impl.supports_args is not None:
-            _check_callable(impl.supports_args, len(self._defaults), f"{described}: supports_args")
+        if impl.predicate is not None:
+            signature.check_predicate(impl.predicate, self.native, described)
         self.impls[impl.provider] = impl
+        self.choices.clear()
+
+    def remove_impl(self, provider: str) -> None:
+        """Forget a provider's implementation; KeyError if there is none."""
+        del self.impls[provider]
+        self.choices.clear()
 
     def supported_providers(self) -> list[str]:
         """Providers whose implementation can run in this process, in order of registration."""
@@ -147,16 +211,35 @@ class IrOp:
         Raises:
             ValueError: a provider has no implementation of this op, or is named twice.
         """
-        return priorities.override({self.name: self.check_priority(providers)})
+        checked = self.check_priority(providers)
+        self._warn_of_fallback(checked)
+        return priorities.override({self.name: checked})
 
     def set_default(self, providers: Sequence[str]) -> None:
         """Set the order in which providers are asked in this process, outside `set_priority`; errors as there."""
-        self._default_priority = self.check_priority(providers)
+        checked = self.check_priority(providers)
+        self._warn_of_fallback(checked)
+        self._default_priority = checked
+
+    def clear_default(self) -> None:
+        """Undo `set_default`."""
+        self._default_priority = None
+
+    def named_priority(self) -> tuple[str, ...]:
+        """The priority list in force as it was given, with what is not supported; empty where none was given."""
+        for given in (priorities.overridden(self.name), self._default_priority):
+            if given is not None:
+                return given
+        given = priorities.from_environment(self.name)
+        return () if given is None else self.check_priority(given)
 
     def get_priority(self) -> list[str]:
-        """The providers in the order in which they are asked now; `"native"` is always among them."""
-        overridden = priorities.overridden(self.name)
-        return priorities.with_native(self._default_priority if overridden is None else overridden)
+        """The providers that may be asked now, in order; empty where no priority was given, and native runs.
+
+        Left out are those that are not supported here, and those behind one that takes all arguments.
+        """
+        named = self.named_priority()
+        return priorities.effective(named, self.impls) if named else []
 
     def check_priority(self, providers: Sequence[str]) -> tuple[str, ...]:
         """A priority list as a tuple.
@@ -169,11 +252,24 @@ class IrOp:
         priorities.check_known(self.name, checked, self.impls)
         return checked
 
+    def _warn_of_fallback(self, providers: tuple[str, ...]) -> None:
+        impls = [self.impls[provider] for provider in providers]
+        if providers and not any(impl.supported and impl.supports_all_args for impl in impls):
+            priorities.warn_of_fallback(self.name, providers)
+
     # --- dispatch --------------------------------------------------------------------------------------------------
 
-    def dispatch(self, *args: object) -> IrOpImpl:
+    def dispatch(self, *args: object, **kwargs: object) -> IrOpImpl:
         """The implementation that a call with these arguments, real or fake, uses."""
-        return self.select(args)[0]
+        return self.select(self.bound(args, kwargs))[0]
+
+    def choose(self, *args: object, **kwargs: object) -> IrOpImpl:
+        """`dispatch` in a form that Dynamo can trace."""
+        for provider in _constant_priority(self.name):
+            impl = self.impls[provider]
+            if impl.predicate is None or impl.predicate(*self.bound(args, kwargs)):
+                return impl
+        return self.impls[NATIVE]
 
     def select(
         self, args: Sequence[object], providers: Sequence[str] | None = None
@@ -186,7 +282,7 @@ class IrOp:
 
         Raises:
             TypeError: the number of arguments is not the op's, or a `supports_args` does not answer with a bool.
-            RuntimeError: a `supports_args` raised.
+            RuntimeError: a `supports_args` raised, or depends on what it must not.
             ValueError: `providers` names one that has no implementation.
         """
         rejected: list[tuple[str, str]] = []
@@ -204,73 +300,62 @@ class IrOp:
         A provider is asked when its turn comes. Arguments and errors are those of `select`.
         """
         complete = self.complete(args)
-        names = self.get_priority() if providers is None else priorities.with_native(self.check_priority(providers))
-        for provider in names:
+        named = self.named_priority() if providers is None else self.check_priority(providers)
+        if not named and len(self.supported_providers()) > 1:
+            priorities.warn_of_missing_priority(self.name)
+        for provider in priorities.with_native(named):
             impl = self.impls[provider]
             yield impl, impl.rejection(complete)
 
-    def complete(self, args: Sequence[object]) -> list[object]:
-        """The arguments with defaults filled in for those that are left out at the end.
-
-        Raises:
-            TypeError: too many arguments, or one is missing that has no default.
-        """
-        arguments = self.schema.arguments
-        if len(args) > len(arguments):
-            raise TypeError(f"vllm_ir.{self.name}: takes {len(arguments)} arguments, got {len(args)}")
-        for argument in arguments[len(args) :]:
-            if not argument.has_default_value():
-                raise TypeError(f"vllm_ir.{self.name}: missing argument {argument.name!r}")
-        return [*args, *self._defaults[len(args) :]]
+    def apply_arg_defaults(self, *args: object, **kwargs: object) -> tuple[tuple[object, ...], dict[str, object]]:
+        """`(args, kwargs)` of a call with all arguments by position, defaults filled in; errors as for `bound`."""
+        return tuple(self.bound(args, kwargs)), {}
 
     def _functional(self, *args: object) -> Tensor | tuple[Tensor, ...]:
         complete = self.complete(args)
-        return unpacked(run_functional(self.select(complete)[0], complete, self.activation_indices))
+        return unpacked(run_functional(self.select(complete)[0], complete))
 
     def _donating(self, *args: object) -> Tensor | tuple[Tensor, ...]:
         complete = self.complete(args)
-        return unpacked(run_donating(self.select(complete)[0], complete, self.activation_indices))
+        return unpacked(run_donating(self.select(complete)[0], complete))
+
+    def _fake_call(self, *args: object) -> object:
+        return self._fake(*args)
+
+    # --- what implementations are tested with ------------------------------------------------------------------------
+
+    def register_input_generator(self, fn: Callable[..., tuple[object, ...]]) -> Callable[..., tuple[object, ...]]:
+        """Register the decorated function as the one that makes arguments; all its parameters have defaults."""
+        return self.inputs.register(fn)
+
+    @property
+    def has_input_generator(self) -> bool:
+        """Whether `generate_inputs` has a function to call."""
+        return self.inputs.fn is not None
+
+    def generate_inputs(self, **options: Any) -> tuple[object, ...]:  # Any: the options are the generator's own
+        """Arguments of the op by position; RuntimeError if no generator is registered."""
+        return self.inputs.generate(**options)
+
+    def override_tolerance(self, dtype: torch.dtype, *, atol: float, rtol: float) -> None:
+        """Set how far implementations' results of a dtype may be from the native definition's."""
+        self._tolerances[dtype] = {"atol": atol, "rtol": rtol}
+
+    def get_tolerance(self, dtype: torch.dtype, reduction_length: int = 0) -> dict[str, float]:
+        """`{"atol": ..., "rtol": ...}` for results of a dtype that each sum `reduction_length` products.
+
+        Raises:
+            ValueError: there is no tolerance for the dtype.
+        """
+        own = self._tolerances.get(dtype)
+        return tolerance(dtype, reduction_length) if own is None else dict(own)
+
+    def undefine(self) -> None:
+        """Take the op's overloads out of torch; for tests, through `unregister`."""
+        self._overloads.undefine()
 
 
-def schema_of(fn: Callable[..., object], described: str) -> str:
-    """Parameters and results of a Python function as text of a torch schema.
-
-    Raises:
-        TypeError: it is not a Python function, or an annotation is missing or has no counterpart in a schema, or a
-            result is not a tensor; the message begins with `described`.
-    """
-    if not isinstance(fn, FunctionType):
-        raise TypeError(f"{described}: expected a Python function with annotations, got {fn!r}")
-    kinds = [parameter.kind for parameter in inspect.signature(fn).parameters.values()]
-    if any(kind is not inspect.Parameter.POSITIONAL_OR_KEYWORD for kind in kinds):
-        raise TypeError(f"{described} ({location_of(fn)}): every parameter must be an ordinary positional one")
-    try:
-        text = infer_schema(fn)
-    except ValueError as error:
-        # torch lists every type it knows in one very long line.
-        fact = str(error).removeprefix("infer_schema(func): ").split(" The valid types are")[0].split(" Got func")[0]
-        raise TypeError(f"{described} ({location_of(fn)}): {fact}") from error
-    returns = parse_schema(f"op{text}").returns
-    if not returns or any(str(result.type) != "Tensor" for result in returns):
-        raise TypeError(f"{described} ({location_of(fn)}): results must be a Tensor or a tuple of Tensors, got {text}")
-    return text
-
-
-def _activations(schema: FunctionSchema, op_name: str, named: Sequence[str] | None) -> tuple[str, ...]:
-    tensors = [argument.name for argument in schema.arguments if str(argument.type) in _TENSOR_TYPES]
-    if named is None:
-        return tuple(name for name in tensors if _ACTIVATION_NAME.fullmatch(name))
-    if isinstance(named, str):
-        raise TypeError(f"vllm_ir.{op_name}: activations must be a list of parameter names, got the string {named!r}")
-    unknown = [name for name in named if name not in tensors]
-    if unknown:
-        raise ValueError(f"vllm_ir.{op_name}: activations {unknown} are not tensor parameters; those are {tensors}")
-    # In the order of the parameters, whatever order they were named in.
-    return tuple(name for name in tensors if name in named)
-
-
-def _check_callable(fn: Callable[..., object], count: int, described: str) -> None:
-    try:
-        inspect.signature(fn).bind(*range(count))
-    except TypeError as error:
-        raise TypeError(f"{described} ({location_of(fn)}) must take the op's {count} arguments: {error}") from error
+@torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType, reportUntypedFunctionDecorator]  # untyped in torch
+def _constant_priority(op_name: str) -> tuple[str, ...]:
+    """The priority list in force of an op, what is not supported left out; a constant in what Dynamo traces."""
+    return tuple(IrOp.registry[op_name].get_priority())

@@ -1,22 +1,31 @@
 """Which providers are asked first, for each op.
 
-Two layers. A *default* belongs to the process and is set once, by a platform or an application. An *override* is in
-force inside a `with` block, and only in the context (`contextvars`) that entered it: other threads and asyncio tasks
-keep their own. A thread started inside the block starts from the defaults, unless it runs in a copy of the context.
+In order: an *override* is in force inside a `with` block, and only in the context (`contextvars`) that entered it:
+other threads and asyncio tasks keep their own. A thread started inside the block starts without it, unless it runs in a
+copy of the context. A *default* belongs to the process and is set once, by an application. The environment variable
+`VLLM_IR_OP_PRIORITY` stands for both where neither is set.
 
 Priorities are read when an op runs in eager mode, and when a graph is lowered; a compiled graph keeps the providers
 that were chosen for it.
 """
 
+import difflib
+import functools
+import logging
+import os
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
 
-from vllm_ir.frontends.ops.impl import NATIVE
+from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl
+
+VARIABLE = "VLLM_IR_OP_PRIORITY"
+"""The environment variable: `op=provider,provider;op=provider`."""
 
 _EMPTY: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 _OVERRIDES: ContextVar[Mapping[str, tuple[str, ...]]] = ContextVar("vllm_ir_op_priority", default=_EMPTY)
+_logger = logging.getLogger("vllm_ir.ops")
 
 
 def overridden(op_name: str) -> tuple[str, ...] | None:
@@ -32,6 +41,26 @@ def override(priorities: Mapping[str, tuple[str, ...]]) -> Generator[None]:
         yield
     finally:
         _OVERRIDES.reset(token)
+
+
+def from_environment(op_name: str) -> tuple[str, ...] | None:
+    """The priority list that the environment gives to an op, if it does; ValueError if the variable is malformed."""
+    text = os.environ.get(VARIABLE)
+    return _parsed(text).get(op_name) if text else None
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(text: str) -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in filter(None, (part.strip() for part in text.split(";"))):
+        op, equals, providers = (part.strip() for part in entry.partition("="))
+        names = tuple(name.strip() for name in providers.split(","))
+        if not op or not equals or not all(names):
+            raise ValueError(f"{VARIABLE}: expected 'op=provider,provider;…', got {entry!r} in {text!r}")
+        if op in found:
+            raise ValueError(f"{VARIABLE}: op {op!r} is named twice in {text!r}")
+        found[op] = provider_list(op, names)
+    return MappingProxyType(found)
 
 
 def provider_list(op_name: str, providers: Sequence[str]) -> tuple[str, ...]:
@@ -60,17 +89,52 @@ def check_known(op_name: str, providers: Iterable[str], known: Iterable[str]) ->
     """Refuse a priority list that names a provider which no implementation of the op has.
 
     Raises:
-        ValueError: naming the unknown providers and the known ones.
+        ValueError: naming the unknown providers, those with similar names, and all known ones.
     """
     known = list(known)
     unknown = [provider for provider in providers if provider not in known]
     if unknown:
+        near = [match for name in unknown for match in difflib.get_close_matches(name, known)]
+        meant = f"; did you mean {' or '.join(map(repr, dict.fromkeys(near)))}?" if near else ""
         raise ValueError(
             f"vllm_ir.{op_name}: no implementation by {', '.join(map(repr, unknown))}; "
-            f"known providers: {', '.join(known)}"
+            f"known providers: {', '.join(known)}{meant}"
         )
 
 
-def with_native(providers: tuple[str, ...]) -> list[str]:
+def effective(providers: Iterable[str], impls: Mapping[str, IrOpImpl]) -> list[str]:
+    """What remains of a priority list in this process.
+
+    Providers that are not supported fall out, what comes behind one that takes all arguments is never asked, and the
+    native definition ends a list in which none does.
+    """
+    left: list[str] = []
+    for provider in providers:
+        impl = impls[provider]
+        if impl.supported:
+            left.append(provider)
+            if impl.supports_all_args:
+                return left
+    return [*left, NATIVE]
+
+
+def with_native(providers: Sequence[str]) -> list[str]:
     """The list with the native definition at its end, where it always is at the latest."""
     return [*providers] if NATIVE in providers else [*providers, NATIVE]
+
+
+@functools.cache
+def warn_of_fallback(op_name: str, providers: tuple[str, ...]) -> None:
+    """Say, once for each list, that the native definition may run though it is not named."""
+    _logger.warning(
+        "vllm_ir.%s: no implementation in the priority list %s supports all arguments, fallback to native is possible; "
+        "add 'native' to the end of the list to say that it is meant",
+        op_name,
+        list(providers),
+    )
+
+
+@functools.cache
+def warn_of_missing_priority(op_name: str) -> None:
+    """Say, once for each op, that its implementations are not used."""
+    _logger.warning("vllm_ir.%s: priority not set, the native definition is used", op_name)

@@ -3,10 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import overload
 
+import torch
 from torch._ops import OpOverload
 
-from vllm_ir.frontends.ops.impl import location_of
 from vllm_ir.frontends.ops.op import IrOp
+from vllm_ir.frontends.ops.signature import RegistrationError, location_of
+from vllm_ir.frontends.ops.torch_library import TorchOp
 
 
 class OpNamespace:
@@ -39,7 +41,12 @@ def register_op(native: Callable[..., object], /) -> IrOp: ...
 
 @overload
 def register_op(
-    *, name: str | None = None, activations: Sequence[str] | None = None, allow_inplace: bool | None = None
+    *,
+    name: str | None = None,
+    tags: tuple[torch.Tag, ...] = (),
+    activations: Sequence[str] | None = None,
+    allow_inplace: bool = False,
+    reuses: Sequence[str | None] | None = None,
 ) -> Callable[[Callable[..., object]], IrOp]: ...
 
 
@@ -48,37 +55,65 @@ def register_op(
     /,
     *,
     name: str | None = None,
+    tags: tuple[torch.Tag, ...] = (),
     activations: Sequence[str] | None = None,
-    allow_inplace: bool | None = None,
+    allow_inplace: bool = False,
+    reuses: Sequence[str | None] | None = None,
 ) -> IrOp | Callable[[Callable[..., object]], IrOp]:
     """Make an op of the decorated function, which is its native definition; the function becomes the `IrOp`.
 
     Args:
         native: see `IrOp`.
         name: the op's name; the function's own by default.
-        activations: see `IrOp`. By default the tensor parameters named `x`, `x_…` or `x1`, `x2`, ….
-        allow_inplace: see `IrOp`. By default whether there are activations.
+        tags: see `IrOp`.
+        activations: see `IrOp`. By default the tensor parameters whose names start with `x`.
+        allow_inplace: whether the op has the overload `maybe_inplace`.
+        reuses: see `IrOp`. By default results reuse activations one to one, in order.
 
     Raises:
-        TypeError: the function's signature cannot be an op's.
-        ValueError: the name is taken or not a public identifier, or the options do not fit the signature.
+        RegistrationError: the name is taken or invalid, the function's signature cannot be an op's, or the options do
+            not fit the signature.
     """
 
     def register(fn: Callable[..., object]) -> IrOp:
         op_name = getattr(fn, "__name__", "") if name is None else name
-        if not op_name.isidentifier() or op_name.startswith("_"):
-            raise ValueError(f"{op_name!r} ({location_of(fn)}) cannot name an op: it must be a public identifier")
         if op_name in ops:
             known = location_of(ops[op_name].native)
-            raise ValueError(f"vllm_ir.{op_name} is registered twice: at {known} and at {location_of(fn)}")
-        op = IrOp(fn, op_name, activations, allow_inplace)
+            raise RegistrationError(f"vllm_ir.{op_name} is registered twice: at {known} and at {location_of(fn)}")
+        op = IrOp(op_name, fn, tags, activations, allow_inplace, reuses)
         vars(ops)[op_name] = op
-        _BY_OVERLOAD.update({torch_op: op for torch_op in (op.torch_op, op.maybe_inplace) if torch_op is not None})
+        IrOp.registry[op_name] = op
+        _BY_OVERLOAD.update(dict.fromkeys(_overloads(op), op))
         return op
 
     return register if native is None else register(native)
 
 
+def unregister(op: IrOp) -> None:
+    """Forget an op that `register_op` has made, in torch as well; for tests, which make ops of their own.
+
+    Raises:
+        ValueError: it is not registered.
+    """
+    if IrOp.registry.get(op.name) is not op:
+        raise ValueError(f"vllm_ir.{op.name} is not registered")
+    del IrOp.registry[op.name]
+    del vars(ops)[op.name]
+    for torch_op in _overloads(op):
+        del _BY_OVERLOAD[torch_op]
+    op.undefine()
+
+
+def _overloads(op: IrOp) -> list[TorchOp]:
+    return [op.torch_op] if op.maybe_inplace is None else [op.torch_op, op.maybe_inplace.torch_op]
+
+
 def get_op(torch_op: object) -> IrOp | None:
     """The op that an FX node's target is an overload of (`default` or `maybe_inplace`); None for any other target."""
     return _BY_OVERLOAD.get(torch_op) if isinstance(torch_op, OpOverload) else None  # pyright: ignore[reportUnknownArgumentType]  # the overload's own type parameters
+
+
+def donates(torch_op: object) -> bool:
+    """Whether an FX node's target is an op's overload `maybe_inplace`."""
+    op = get_op(torch_op)
+    return op is not None and torch_op is not op.torch_op

@@ -6,7 +6,7 @@ from torch import Tensor
 from vllm_ir.frontends.ops.registry import register_op
 
 
-@register_op(activations=["query", "key"])
+@register_op(activations=["query", "key"], allow_inplace=True)
 def rotary_embedding(
     positions: Tensor,
     query: Tensor,

@@ -3,7 +3,7 @@
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 # Private: dispatch keys, schema parsing and storage identity have no public form. Unknown: torch.library lacks types.
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
@@ -18,9 +18,12 @@ Kernel = Callable[..., Tensor | tuple[Tensor, ...]]
 DispatchKeySet = torch._C.DispatchKeySet
 
 
-def infer_schema(fn: Callable[..., object]) -> str:
-    """A function's parameters and results as torch schema text; ValueError where its annotations do not allow it."""
-    return torch.library.infer_schema(fn, mutates_args=())
+def infer_schema(fn: Callable[..., object], written: Sequence[str] = ()) -> str:
+    """A function's parameters and results as torch schema text; ValueError where its annotations do not allow it.
+
+    The parameters named in `written` are marked as mutable.
+    """
+    return torch.library.infer_schema(fn, mutates_args=written)
 
 
 def parse_schema(text: str) -> torch.FunctionSchema:
@@ -88,6 +91,26 @@ def _kernel_key(torch_op: OpOverload[..., object], device: str) -> torch._C.Disp
         return resolve_key(torch_op, backend)
     except (KeyError, NotImplementedError, RuntimeError):
         return None
+
+
+def forget_definitions(library: torch.library.Library) -> None:
+    """Take everything that a library object has defined out of torch again."""
+    library._destroy()
+
+
+def is_watched() -> bool:
+    """Whether a mode, a tracer or a function transform sees the calls of operators in this thread."""
+    return bool(
+        torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._are_functorch_transforms_active()
+        or torch._C._get_tracing_state()  # torch.jit
+    )
+
+
+def differentiates_forward() -> bool:
+    """Whether forward-mode differentiation may follow tensors."""
+    return cast("int", forward_ad._current_level) >= 0
 
 
 def in_function_transform() -> bool:

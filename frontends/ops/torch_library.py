@@ -1,7 +1,8 @@
 """Ops in torch: the overloads `torch.ops.vllm_ir.<op>.default` and `.maybe_inplace` with their kernels.
 
 Every overload has one kernel for all devices, which dispatches by priority; a fake kernel, which runs the native
-definition; and gradients, which come from the native definition too. Tracers therefore record one node per call.
+definition unless the op has one of its own; and gradients, which come from the native definition too. Tracers therefore
+record one node per call.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,12 +15,15 @@ from torch._ops import OpOverload
 
 from vllm_ir.frontends.ops.gradients import differentiable
 from vllm_ir.frontends.ops.memory import fresh, tensors_in
-from vllm_ir.frontends.ops.torch_internals import Kernel, define_overload, parse_schema, register_autograd_kernel
+from vllm_ir.frontends.ops.torch_internals import (
+    Kernel,
+    define_overload,
+    forget_definitions,
+    register_autograd_kernel,
+)
 
 NAMESPACE = "vllm_ir"
 TorchOp = OpOverload[..., object]
-# FRAGMENT: other parts of the product define ops of this namespace as well. Definitions die with the library object.
-_LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 
 
 @dataclass(frozen=True)
@@ -29,42 +33,64 @@ class Definition:
     name: str
     schema: str
     """Parameters and results, as `torch.library.infer_schema` writes them."""
+    donating_schema: str | None
+    """The same with the activations marked as mutable. None: there is no overload `maybe_inplace`."""
+    result_count: int
     native: Callable[..., object]
+    fake: Callable[..., object]
+    """Gives results without data: of the right sizes, dtypes and strides."""
     functional: Kernel
     """Kernel of `default`: leaves its arguments as they are, gives results with storages of their own."""
-    donating: Kernel | None
-    """Kernel of `maybe_inplace`: may overwrite the activations. None: there is no such overload."""
+    donating: Kernel
+    """Kernel of `maybe_inplace`: may overwrite the activations."""
+    tags: tuple[torch.Tag, ...] = ()
 
 
-def define(definition: Definition) -> tuple[TorchOp, TorchOp | None]:
-    """Define an op's overloads in torch; returns `default` and, if there is one, `maybe_inplace`."""
-    native = _native_results(definition)
-    default = _overload(definition, "default", definition.functional)
-    register_autograd_kernel(_LIBRARY, default, differentiable(native, run=default, recorded=default))
-    if definition.donating is None:
-        return default, None
-    donating = _overload(definition, "maybe_inplace", definition.donating)
+@dataclass(frozen=True)
+class TorchOverloads:
+    """An op's overloads in torch. They live as long as the library object does."""
+
+    default: TorchOp
+    maybe_inplace: TorchOp | None
+    library: torch.library.Library
+
+    def undefine(self) -> None:
+        """Take the overloads out of torch; what was traced with them cannot run any more."""
+        forget_definitions(self.library)
+
+
+def define(definition: Definition) -> TorchOverloads:
+    """Define an op's overloads in torch."""
+    # FRAGMENT: other parts of the product, and vLLM, define ops of this namespace as well.
+    library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    native = _results(definition, definition.native, "the native definition")
+    default = _overload(library, definition, "default", definition.schema, definition.functional)
+    register_autograd_kernel(library, default, differentiable(native, run=default, recorded=default))
+    if definition.donating_schema is None:
+        return TorchOverloads(default, None, library)
+    donating = _overload(library, definition, "maybe_inplace", definition.donating_schema, definition.donating)
     # Backward needs the activations, so a call that is recorded cannot use the permission to overwrite them.
-    register_autograd_kernel(_LIBRARY, donating, differentiable(native, run=donating, recorded=default))
-    return default, donating
+    register_autograd_kernel(library, donating, differentiable(native, run=donating, recorded=default))
+    return TorchOverloads(default, donating, library)
 
 
-def _overload(definition: Definition, overload: str, kernel: Kernel) -> TorchOp:
-    native = _native_results(definition)
+def _overload(
+    library: torch.library.Library, definition: Definition, overload: str, schema: str, kernel: Kernel
+) -> TorchOp:
+    described = _results(definition, definition.fake, "the fake implementation")
 
     def fake(*args: object) -> Tensor | tuple[Tensor, ...]:
-        return unpacked(fresh(native(*args), tensors_in(args)))
+        return unpacked(fresh(described(*args), tensors_in(args)))
 
     name = definition.name if overload == "default" else f"{definition.name}.{overload}"
-    define_overload(_LIBRARY, NAMESPACE, name, definition.schema, kernel, fake)
+    define_overload(library, NAMESPACE, name, schema, kernel, fake, tags=definition.tags)
     packet = getattr(getattr(torch.ops, NAMESPACE), definition.name)
     return getattr(packet, overload)
 
 
-def _native_results(definition: Definition) -> Callable[..., tuple[Tensor, ...]]:
-    count = len(parse_schema(f"op{definition.schema}").returns)
-    described = f"vllm_ir.{definition.name}: the native definition"
-    return lambda *args: as_results(definition.native(*args), count, described)
+def _results(definition: Definition, fn: Callable[..., object], what: str) -> Callable[..., tuple[Tensor, ...]]:
+    described = f"vllm_ir.{definition.name}: {what}"
+    return lambda *args: as_results(fn(*args), definition.result_count, described)
 
 
 def as_results(value: object, count: int, described: str) -> tuple[Tensor, ...]:

@@ -20,7 +20,7 @@ torch.library.register_fake("lower_test::scale_", lambda x, factor: None, lib=_K
 traces: list[str] = []
 
 
-@ir.register_op
+@ir.register_op(allow_inplace=True)
 def lower_test_scale(x: Tensor, factor: float) -> Tensor:
     """`x` times `factor`."""
     traces.append("native")
@@ -55,7 +55,7 @@ def _column_major(x: Tensor, factor: float) -> Tensor:
     return (x.mT.contiguous() * factor).mT
 
 
-@ir.register_op
+@ir.register_op(allow_inplace=True)
 def lower_test_halves(x: Tensor) -> tuple[Tensor, Tensor]:
     """Half of `x`, and the rest."""
     return x / 2, x - x / 2

@@ -47,7 +47,7 @@ def picky_provider():
         return ops.rms_norm.native(x, weight, epsilon, variance_size)
 
     yield
-    del ops.rms_norm.impls["compile_reports"]
+    ops.rms_norm.remove_impl("compile_reports")
 
 
 @pytest.mark.usefixtures("picky_provider")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from vllm_ir.frontends.ops import register_op
+from vllm_ir.frontends.ops import register_op, statically_known
 from vllm_ir.tools.fuzz.torch_internals import define_operator
 
 NAMESPACE = "vllm_ir_fuzz"
@@ -120,14 +120,18 @@ for _name, (_schema, _implementation, _fake) in DEFINITIONS.items():
     define_operator(_library, _name, _schema, _implementation, _fake)
 
 
-@register_op
+@register_op(allow_inplace=True)
 def fuzz_add(x: Tensor, y: Tensor) -> Tensor:
     """A sum of which the first operand may be overwritten."""
     return x + y * 2
 
 
+def _same_shape(x: Tensor, y: Tensor) -> bool:
+    return x.dim() == y.dim() and all(statically_known(a == b) for a, b in zip(x.shape, y.shape, strict=True))
+
+
 def _takes_result(x: Tensor, y: Tensor) -> bool:
-    return x.shape == y.shape
+    return _same_shape(x, y)
 
 
 @fuzz_add.register_impl("writes", supports_args=_takes_result, inplace=True)
@@ -142,7 +146,7 @@ def _fuzz_add_spoils(x: Tensor, y: Tensor) -> Tensor:
     return result
 
 
-@register_op(activations=["x", "residual"])
+@register_op(activations=["x", "residual"], allow_inplace=True)
 def fuzz_add_two(x: Tensor, residual: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Two results, each of which may take the memory of an operand."""
     total = x + residual
@@ -150,7 +154,7 @@ def fuzz_add_two(x: Tensor, residual: Tensor, y: Tensor) -> tuple[Tensor, Tensor
 
 
 def _equal_shapes(x: Tensor, residual: Tensor, y: Tensor) -> bool:
-    return x.shape == residual.shape == y.shape
+    return _same_shape(x, residual) and _same_shape(x, y)
 
 
 @fuzz_add_two.register_impl("writes", supports_args=_equal_shapes, inplace=True)

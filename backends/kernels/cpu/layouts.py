@@ -7,17 +7,9 @@ compiled for, since asking further would tie the user's graph to the sizes at ha
 from itertools import pairwise
 
 import torch
-from torch import SymBool, Tensor
+from torch import Tensor
 
-
-def known(condition: bool | SymBool) -> bool:
-    """Whether a condition holds for certain."""
-    if isinstance(condition, bool):
-        return condition
-    # Loaded by the time there are symbols.
-    from torch.fx.experimental.symbolic_shapes import statically_known_true
-
-    return statically_known_true(condition)
+from vllm_ir.frontends.ops.predicates import statically_known as known
 
 
 def is_dense(tensor: Tensor) -> bool:
@@ -41,3 +33,6 @@ def is_row_major(tensor: Tensor) -> bool:
         known(stride >= next_stride) or known(stride == next_size * next_stride)
         for (_, stride), (next_size, next_stride) in pairwise([*moving, (last_size, 1)])
     )
+
+
+__all__ = ["is_dense", "is_row_major", "known"]

@@ -26,7 +26,7 @@ def test_kernels_agree_with_native_definitions(agreement: ModuleType, name: str,
     cases = list(agreement.CASES[name](dtype))
     for case in cases:
         assert impl.rejection(case.args) is None
-    agreement.check(name, impl.fn, iter(cases))
+    agreement.check(name, impl.impl_fn, iter(cases))
 
 
 def faulty_norm(x, weight, epsilon, measured=None, *, fault=""):

@@ -56,7 +56,7 @@ def test_an_activation_given_twice():
 
 def test_the_number_of_threads_does_not_matter():
     x, residual, weight = random(300, 700), random(300, 700, seed=1), random(700, seed=2)
-    fn = ops.fused_add_rms_norm.impls[PROVIDER].fn
+    fn = ops.fused_add_rms_norm.impls[PROVIDER].impl_fn
     threads = torch.get_num_threads()
     results: list[tuple[Tensor, ...]] = []
     try:

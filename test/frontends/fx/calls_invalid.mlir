@@ -182,3 +182,12 @@ vllm_ir.func @main(%x: !vllm_ir.buffer<4xf32>) {
   %y = vllm_ir.view @aten.as_strided.default(%x, [3], [1], 1152921504606846976) : (!vllm_ir.buffer<4xf32>) -> !vllm_ir.buffer<3xf32, offset = 3>
   vllm_ir.return none
 }
+
+// -----
+
+// What is called is a function or an operator, by its name.
+// CHECK: @aten.relu.default is an operator's name, which a function cannot have
+vllm_ir.func @aten.relu.default(%x : tensor<4xf32>) -> tensor<4xf32> {
+  %y = torch.call @aten.relu.default() : () -> tensor<4xf32>
+  vllm_ir.return %y : tensor<4xf32>
+}

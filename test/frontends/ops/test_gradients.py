@@ -14,7 +14,7 @@ from vllm_ir.frontends.ops import ops, register_op
 EPSILON = 1e-5
 
 
-@register_op
+@register_op(allow_inplace=True)
 def gradient_list(x: Tensor, others: list[Tensor], powers: list[int], weight: Tensor | None = None) -> Tensor:
     total = x
     for other, power in zip(others, powers, strict=True):
@@ -22,7 +22,7 @@ def gradient_list(x: Tensor, others: list[Tensor], powers: list[int], weight: Te
     return total if weight is None else total * weight
 
 
-@register_op
+@register_op(allow_inplace=True)
 def gradient_mixed(x: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """One result that can be differentiated and one that cannot."""
     return x * 2, x.argmax(-1)
@@ -132,7 +132,7 @@ def test_a_result_without_gradient() -> None:
 
 
 def test_gradients_of_an_implementation_come_from_the_native_definition() -> None:
-    @register_op
+    @register_op(allow_inplace=True)
     def gradient_detached(x: Tensor) -> Tensor:
         return x * x
 

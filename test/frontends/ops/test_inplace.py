@@ -12,7 +12,7 @@ EPSILON = 1e-5
 calls: list[tuple[int, ...]] = []
 
 
-@register_op
+@register_op(allow_inplace=True)
 def inplace_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
@@ -158,7 +158,7 @@ def test_functional_implementation_behind_the_donating_overload() -> None:
 
 
 def test_a_result_is_never_an_argument_that_is_no_activation() -> None:
-    @register_op
+    @register_op(allow_inplace=True)
     def inplace_returns_weight(x: Tensor, weight: Tensor) -> Tensor:
         return weight * 1
 

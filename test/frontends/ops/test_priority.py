@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from vllm_ir.frontends.ops import IrOpPriorityConfig, KernelConfig, ops, register_op
 
 
-@register_op
+@register_op(allow_inplace=True)
 def priority_op(x: Tensor, scale: int, weight: Tensor | None = None) -> Tensor:
     return x * scale
 
@@ -49,7 +49,7 @@ ONE, THREE = torch.ones(1), torch.ones(3)
 
 
 def test_native_is_the_default() -> None:
-    assert priority_op.get_priority() == ["native"]
+    assert priority_op.get_priority() == []
     assert priority_op.dispatch(ONE, 2).provider == "native"
     assert priority_op(ONE, 2).item() == 2
 
@@ -59,26 +59,30 @@ def test_providers() -> None:
     assert priority_op.supported_providers() == ["native", "small", "any", "raising", "vague"]
     impl = priority_op.impls["small"]
     assert (impl.provider, impl.supported, impl.inplace) == ("small", True, False)
-    assert impl.supports([ONE, 2, None])
-    assert not impl.supports([THREE, 2, None])
-    assert not priority_op.impls["absent"].supports([ONE, 2, None])
+    assert impl.supports_args(ONE, 2)
+    assert not impl.supports_args(THREE, scale=2)
+    assert not impl.supports_all_args
+    assert priority_op.impls["absent"].rejection([ONE, 2, None]) == "not supported in this process"
+    assert priority_op.impls["absent"].supports_all_args
 
 
 def test_the_first_that_accepts_runs() -> None:
     with priority_op.set_priority(["absent", "small", "any"]):
-        assert priority_op.get_priority() == ["absent", "small", "any", "native"]
+        assert priority_op.get_priority() == ["small", "any"]
         assert priority_op(ONE, 2).item() == 102
         assert priority_op(ONE, 2, ONE).item() == 202
         assert priority_op(THREE, 2)[0].item() == 202
         assert priority_op.maybe_inplace(THREE, 2)[0].item() == 202
         with priority_op.set_priority(["small"]):
             assert priority_op(THREE, 2)[0].item() == 2
-        assert priority_op.get_priority() == ["absent", "small", "any", "native"]
+        assert priority_op.get_priority() == ["small", "any"]
     with priority_op.set_priority(["native", "any"]):
-        assert priority_op.get_priority() == ["native", "any"]
-        assert priority_op(ONE, 2).item() == 2
-    with priority_op.set_priority([]):
         assert priority_op.get_priority() == ["native"]
+        assert priority_op(ONE, 2).item() == 2
+    with priority_op.set_priority(["small"]):
+        assert priority_op.get_priority() == ["small", "native"]
+    with priority_op.set_priority([]):
+        assert priority_op.get_priority() == []
 
 
 def test_select_gives_reasons() -> None:
@@ -110,7 +114,7 @@ def test_faults_of_supports_args_are_errors() -> None:
 
 
 def test_refused_lists() -> None:
-    known = "known providers: native, small, any, absent, raising, vague"
+    known = "known providers: native, small, any, absent, raising, vague; did you mean 'small'?"
     for use in (priority_op.set_priority, priority_op.set_default, lambda names: priority_op.select([ONE, 2], names)):
         with pytest.raises(ValueError, match=f"priority_op: no implementation by 'smal', 'x'; {known}"):
             use(["smal", "any", "x"])
@@ -120,7 +124,7 @@ def test_refused_lists() -> None:
             use("any")
         with pytest.raises(TypeError, match="a provider name must be a string, got 3"):
             use([3])
-    assert priority_op.get_priority() == ["native"]
+    assert priority_op.get_priority() == []
 
 
 def test_wrong_number_of_arguments() -> None:
@@ -146,14 +150,14 @@ def test_default_belongs_to_the_process_and_override_to_the_context() -> None:
                 thread.join()
         look()
     finally:
-        priority_op.set_default(["native"])
-    assert seen == [["small", "native"], ["any", "native"], ["small", "native"]]
+        priority_op.clear_default()
+    assert seen == [["small", "native"], ["any"], ["small", "native"]]
 
 
 def test_priority_is_restored_after_an_error() -> None:
     with pytest.raises(KeyError), priority_op.set_priority(["any"]):
         raise KeyError
-    assert priority_op.get_priority() == ["native"]
+    assert priority_op.get_priority() == []
 
 
 def test_config() -> None:
@@ -163,12 +167,12 @@ def test_config() -> None:
     assert hash(config) == hash(same)
     assert repr(same.ir_op_priority) == "IrOpPriorityConfig(priority_op=['any', 'native'], rms_norm=[])"
     with ops.silu_and_mul.set_priority(["native"]), config.apply():
-        assert priority_op.get_priority() == ["any", "native"]
+        assert priority_op.get_priority() == ["any"]
         assert priority_op(ONE, 2).item() == 202
         assert ops.silu_and_mul.get_priority() == ["native"]
-    assert priority_op.get_priority() == ["native"]
+    assert priority_op.get_priority() == []
     with KernelConfig().apply():
-        assert priority_op.get_priority() == ["native"]
+        assert priority_op.get_priority() == []
     with pytest.raises(AttributeError):
         config.ir_op_priority = {}
 

@@ -4,20 +4,20 @@ import pytest
 import torch
 from torch import Tensor
 
-from vllm_ir.frontends.ops import IrOp, get_op, ops, register_op
+from vllm_ir.frontends.ops import IrOp, IrOpImpl, IrOpInplaceOverload, get_op, ops, register_op, unregister
 
 
-@register_op
+@register_op(allow_inplace=True)
 def registry_scale(x: Tensor, x1: Tensor, x_list: list[Tensor], extra: Tensor | None, by: float = 2.0) -> Tensor:
     return x * by
 
 
-@register_op(name="registry_pair", activations=["second", "first"])
+@register_op(name="registry_pair", activations=["second", "first"], allow_inplace=True)
 def written_otherwise(first: Tensor, scale: int, second: Tensor | None = None) -> tuple[Tensor, Tensor]:
     return first * scale, first
 
 
-@register_op(allow_inplace=False)
+@register_op
 def registry_functional_only(x: Tensor) -> Tensor:
     return x + 1
 
@@ -47,10 +47,13 @@ def test_overloads_are_torch_ops_of_one_schema() -> None:
         assert isinstance(op, IrOp)
         assert op.name == name
         assert op.torch_op is packet.default
-        assert op.maybe_inplace is packet.maybe_inplace
+        assert isinstance(op.maybe_inplace, IrOpInplaceOverload)
+        assert op.maybe_inplace.op is op
+        assert op.maybe_inplace.torch_op is packet.maybe_inplace
         assert str(op.torch_op._schema) == str(op.schema)
-        assert str(op.maybe_inplace._schema) == str(op.schema).replace("(", ".maybe_inplace(", 1)
-        assert not op.maybe_inplace._schema.is_mutable
+        arguments = op.maybe_inplace.torch_op._schema.arguments
+        assert tuple(argument.name for argument in arguments) == op.parameters
+        assert tuple(argument.name for argument in arguments if argument.is_write) == op.activations
 
 
 def test_get_op() -> None:
@@ -112,6 +115,10 @@ def keyword_only(x: Tensor, *, scale: float) -> Tensor:
     return x
 
 
+def variadic(x: Tensor, *more: Tensor) -> Tensor:
+    return x
+
+
 def number_result(x: Tensor) -> float:
     return 1.0
 
@@ -130,7 +137,8 @@ def no_result(x: Tensor) -> None:
         (missing_annotation, "Parameter x must have a type annotation"),
         (missing_result, "No return type annotation"),
         (odd_type, "Parameter options has unsupported type <class 'dict'>"),
-        (keyword_only, "every parameter must be an ordinary positional one"),
+        (keyword_only, "parameter 'scale' is one of the keyword-only arguments"),
+        (variadic, "parameter 'more' must be an ordinary positional one"),
         (number_result, "results must be a Tensor or a tuple of Tensors, got .* -> float"),
         (list_result, "results must be a Tensor or a tuple of Tensors"),
         (no_result, "results must be a Tensor or a tuple of Tensors"),
@@ -138,7 +146,7 @@ def no_result(x: Tensor) -> None:
     ],
 )
 def test_signatures_that_are_no_op(native, message: str) -> None:
-    with pytest.raises(TypeError, match=message) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         register_op(name="registry_refused")(native)
     assert str(caught.value).startswith("vllm_ir.registry_refused")
     assert "\n" not in str(caught.value)
@@ -153,34 +161,65 @@ def fine(values: Tensor) -> Tensor:
 def test_options_that_do_not_fit() -> None:
     with pytest.raises(ValueError, match=r"activations \['vales'\] are not tensor parameters; those are \['values'\]"):
         register_op(name="registry_refused", activations=["vales"])(fine)
-    with pytest.raises(TypeError, match="activations must be a list of parameter names, got the string 'values'"):
+    with pytest.raises(ValueError, match="activations must be a list of parameter names, got the string 'values'"):
         register_op(name="registry_refused", activations="values")(fine)
     with pytest.raises(ValueError, match="allow_inplace needs activations"):
         register_op(name="registry_refused", allow_inplace=True)(fine)
-    for name in ("no-name", "_private", ""):
-        with pytest.raises(ValueError, match="cannot name an op: it must be a public identifier"):
+    for name in ("no-name", "Upper", "1st", ""):
+        with pytest.raises(ValueError, match=r"op name '.*' \(.*\) is invalid: it must match"):
             register_op(name=name)(fine)
     assert "registry_refused" not in ops
 
 
 def test_implementation_signature_must_be_the_ops() -> None:
     with pytest.raises(
-        TypeError, match=r"'other' \(.*py:\d+\) has the signature \(Tensor x, .*but the op has \(Tensor x"
+        ValueError, match=r"'other' \(.*py:\d+\) has the schema \(Tensor x, .*does not match native schema \(Tensor x"
     ):
 
         @registry_functional_only.register_impl("other")
         def _(x: Tensor, more: int) -> Tensor:
             return x
 
-    with pytest.raises(TypeError, match=r"provider 'other'.*Parameter x must have a type annotation"):
+    with pytest.raises(ValueError, match=r"provider 'other'.*Parameter x must have a type annotation"):
         registry_functional_only.register_impl("other")(missing_annotation)
-    with pytest.raises(TypeError, match=r"supports_args .* must take the op's 1 arguments"):
-
-        @registry_functional_only.register_impl("other", supports_args=lambda x, y: True)
-        def _(x: Tensor) -> Tensor:
-            return x
-
+    with pytest.raises(ValueError, match=r"provider name 'Other-1' \(.*\) is invalid: it must match"):
+        registry_functional_only.register_impl("Other-1")(same)
     assert list(registry_functional_only.impls) == ["native"]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "message"),
+    [
+        (True, "supports_args must be a callable, got True"),
+        (lambda first, scale: True, "the number of parameters is 2, the native definition has 3"),
+        (lambda first, *, scale, second: True, r"keyword-only parameters \['scale', 'second'\]"),
+        (lambda first, size, second: True, "parameter 1 is 'size', which does not match native parameter 'scale'"),
+        (lambda first, scale, second=1: True, "default of 'second' is 1, which does not match native default None"),
+        (lambda first, scale=2, second=None: True, r"default of 'scale' is 2, which does not match native default \(n"),
+    ],
+)
+def test_predicates_take_the_ops_parameters(predicate, message: str) -> None:
+    def implementation(first: Tensor, scale: int, second: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return first, first
+
+    with pytest.raises(ValueError, match=message):
+        written_otherwise.register_impl("other", supports_args=predicate)(implementation)
+    assert list(written_otherwise.impls) == ["native"]
+
+
+def test_predicates_may_leave_out_defaults_and_mark_what_they_do_not_use() -> None:
+    def implementation(first: Tensor, scale: int, second: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return first * 2, first
+
+    accepting = [lambda first, _scale, _second=None: True, lambda first, scale, second: True, lambda *_: True]
+    for number, predicate in enumerate(accepting):
+        impl = written_otherwise.register_impl(f"fine_{number}", supports_args=predicate)(implementation)
+        assert impl.supports_args(torch.ones(1), 2)
+        written_otherwise.remove_impl(f"fine_{number}")
+
+
+def same(x: Tensor) -> Tensor:
+    return x + 1
 
 
 def test_a_provider_registered_twice_names_both_places() -> None:
@@ -188,18 +227,114 @@ def test_a_provider_registered_twice_names_both_places() -> None:
         return x + 1
 
     returned = registry_functional_only.register_impl("twice")(implementation)
-    assert returned is implementation
+    assert isinstance(returned, IrOpImpl)
+    assert returned is registry_functional_only.impls["twice"]
+    assert (returned.op, returned.provider) == (registry_functional_only, "twice")
+    assert torch.equal(returned(torch.ones(2)), implementation(torch.ones(2)))
+    assert returned.registration_stack[-1].filename == __file__
     with pytest.raises(
         ValueError, match=r"registry_functional_only: provider 'twice' is registered twice: at .*py:\d+"
     ):
         registry_functional_only.register_impl("twice")(implementation)
-    with pytest.raises(ValueError, match=r"provider 'native' is registered twice: at .*test_registry.py:\d+ and at"):
-        registry_functional_only.register_impl("native")(implementation)
+    for provider in ("native", "unfused"):
+        with pytest.raises(ValueError, match=f"provider '{provider}' .* is reserved; use another name"):
+            registry_functional_only.register_impl(provider)(implementation)
 
 
 def test_in_place_needs_an_activation() -> None:
     with pytest.raises(ValueError, match="provider 'p' cannot be in place: the op has no activations"):
         registry_no_activation.register_impl("p", inplace=True)
+    with pytest.raises(ValueError, match="cannot be in place: the op was registered without allow_inplace=True"):
+        registry_functional_only.register_impl("p", inplace=True)
+    with pytest.raises(ValueError, match=r"inplace \['scale'\] are not activations; those are \['first', 'second'\]"):
+        written_otherwise.register_impl("p", inplace=["scale"])
+
+
+def test_only_what_an_implementation_writes_is_copied() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def implementation(first: Tensor, scale: int, second: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        seen.append((first.data_ptr(), second.data_ptr()))
+        second.add_(first)
+        return second, first + 1
+
+    impl = written_otherwise.register_impl("half", inplace=["second"])(implementation)
+    assert (impl.written, impl.written_indices, impl.inplace) == (("second",), (2,), True)
+    first, second = torch.ones(3), torch.ones(3)
+    with written_otherwise.set_priority(["half"]):
+        written_otherwise(first, 1, second)
+        got, _ = written_otherwise.maybe_inplace(first, scale=1, second=second)
+    written_otherwise.remove_impl("half")
+    assert [a == first.data_ptr() for a, _ in seen] == [True, True]
+    assert [b == second.data_ptr() for _, b in seen] == [False, True]
+    assert got.data_ptr() == second.data_ptr()
+    assert torch.equal(second, torch.full((3,), 2.0))
+
+
+def test_which_result_may_reuse_which_activation() -> None:
+    assert ops.fused_add_rms_norm.reuses == ("x", "x_residual")
+    assert ops.silu_and_mul.reuses == ("x",)
+
+    def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return x + 1, x + y
+
+    assert IrOp("registry_direct_one", two).reuses == ("x", None)
+    assert IrOp("registry_direct_two", two, reuses=[None, "x"]).reuses == (None, "x")
+    for reuses, message in ((["x"], "with an entry for each of 2 results"), ([None, "y"], r"\['y'\] are not activ")):
+        with pytest.raises(ValueError, match=f"registry_refused: reuses .*{message}"):
+            register_op(name="registry_refused", reuses=reuses)(two)
+
+
+def test_direct_construction_and_unregister() -> None:
+    direct = IrOp("registry_direct", same)
+    assert "registry_direct" not in IrOp.registry
+    assert "registry_direct" not in ops
+    assert torch.equal(direct(torch.ones(1)), torch.full((1,), 2.0))
+    direct.undefine()
+    for _ in range(2):
+        op = register_op(name="registry_passing")(same)
+        assert IrOp.registry["registry_passing"] is ops.registry_passing is op
+        assert get_op(op.torch_op) is op
+        unregister(op)
+        assert "registry_passing" not in ops
+        assert get_op(op.torch_op) is None
+        assert not hasattr(torch.ops.vllm_ir, "registry_passing")
+        with pytest.raises(ValueError, match="registry_passing is not registered"):
+            unregister(op)
+
+
+def test_an_op_in_words() -> None:
+    assert repr(ops.rms_norm) == "IrOp('rms_norm')"
+    assert str(ops.rms_norm) == "IrOp('rms_norm'): `x / sqrt(mean(x**2) + epsilon) * weight` over the last dimension."
+    assert str(registry_functional_only) == repr(registry_functional_only) == "IrOp('registry_functional_only')"
+    assert registry_functional_only.registration_stack[-1].filename == __file__
+
+
+def test_keyword_calls() -> None:
+    x = torch.ones(2)
+    for call in (written_otherwise, written_otherwise.maybe_inplace, written_otherwise.torch_op):
+        assert torch.equal(call(scale=2, first=x)[0], x * 2)
+    assert written_otherwise.apply_arg_defaults(x, scale=2) == ((x, 2, None), {})
+    for args, kwargs, message in (
+        ((x,), {"size": 2}, "argument 'size' is unknown; there are"),
+        ((x,), {"first": x}, "argument 'first' is given twice"),
+        ((), {"first": x}, "missing argument 'scale'"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            written_otherwise(*args, **kwargs)
+
+
+def test_a_fake_of_its_own() -> None:
+    @register_op
+    def registry_faked(x: Tensor) -> Tensor:
+        return x.nonzero().double() * 2
+
+    @registry_faked.register_fake
+    def fake(x: Tensor) -> Tensor:
+        return x.new_empty((7, x.dim()), dtype=torch.float64)
+
+    assert registry_faked(torch.ones(3, device="meta")).shape == (7, 1)
+    assert registry_faked(torch.ones(3)).shape == (3, 1)
 
 
 def test_wrong_results_of_an_implementation() -> None:

@@ -18,9 +18,10 @@ from vllm_ir.frontends.ops import ops, register_op
 EPSILON = 1e-5
 NORM = ops.fused_add_rms_norm
 DONATE = ops.fused_add_rms_norm.maybe_inplace
+DONATED = DONATE.torch_op
 
 
-@register_op
+@register_op(allow_inplace=True)
 def library_aliasing(x: Tensor, others: list[Tensor], sizes: list[int]) -> tuple[Tensor, Tensor, Tensor]:
     """A native definition whose results share memory with an argument and with one another."""
     total = x * sizes[0]
@@ -55,7 +56,7 @@ def test_torch_accepts_the_registration(name: str, recorded: bool) -> None:
             a.requires_grad_() if isinstance(a, Tensor) and a.is_floating_point() and name != "library_aliasing" else a
             for a in args
         )
-    for overload in (ops[name].torch_op, ops[name].maybe_inplace):
+    for overload in (ops[name].torch_op, ops[name].maybe_inplace.torch_op):
         torch.library.opcheck(overload, args)
 
 
@@ -65,7 +66,7 @@ def test_metadata_without_data(name: str, device: str) -> None:
     mode = FakeTensorMode()
     convert: Callable[[Tensor], Tensor] = mode.from_tensor if device == "fake" else lambda t: t.to("meta")
     args = tree_map_only(Tensor, convert, example(name))
-    for overload in (ops[name].torch_op, ops[name].maybe_inplace):
+    for overload in (ops[name].torch_op, ops[name].maybe_inplace.torch_op):
         with mode if device == "fake" else nullcontext():
             got = overload(*args)
         want = overload(*example(name))
@@ -81,7 +82,7 @@ def test_metadata_without_data(name: str, device: str) -> None:
 def test_make_fx_records_one_node(name: str, mode: str) -> None:
     leaves, spec = tree_flatten(example(name))
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-    for overload in (ops[name].torch_op, ops[name].maybe_inplace):
+    for overload in (ops[name].torch_op, ops[name].maybe_inplace.torch_op):
 
         def call(*given: Tensor, overload: OpOverload = overload) -> object:
             rest = iter(given)
@@ -132,7 +133,7 @@ def test_dynamo_records_the_overload_that_was_called() -> None:
         return gm.forward
 
     torch.compile(through_globals, backend=backend, fullgraph=True)(random(6, 8), random(6, 8), random(8))
-    assert targets == [NORM.torch_op, DONATE]
+    assert targets == [NORM.torch_op, DONATED]
 
 
 def test_dynamo_shows_the_ops_own_error() -> None:

@@ -1,0 +1,46 @@
+"""The overload `maybe_inplace` of an op."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from vllm_ir.frontends.ops.direct import runs_directly
+from vllm_ir.frontends.ops.eager import run_donating
+from vllm_ir.frontends.ops.torch_library import TorchOp, unpacked
+from vllm_ir.frontends.ops.torch_wrap import torch_wrap_enabled
+
+if TYPE_CHECKING:
+    from vllm_ir.frontends.ops.op import IrOp
+
+
+class IrOpInplaceOverload:
+    """An op whose caller promises not to read the activations afterwards, so that a kernel may overwrite them.
+
+    Attributes:
+        op: the op.
+        name: `<op>.maybe_inplace`.
+        torch_op: `torch.ops.vllm_ir.<op>.maybe_inplace`.
+    """
+
+    def __init__(self, op: IrOp, torch_op: TorchOp) -> None:
+        """Of an op, with the overload in torch; use `IrOp.maybe_inplace`."""
+        self.op = op
+        self.name = f"{op.name}.maybe_inplace"
+        self.torch_op = torch_op
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:  # Any: each op has its own signature, known only at run time
+        """Compute the op, perhaps over the activations; tracers record the call as one node."""
+        op = self.op
+        if not torch_wrap_enabled():
+            return op.choose(*args, **kwargs).impl_fn(*op.bound(args, kwargs))
+        if torch.compiler.is_compiling():
+            return self.torch_op(*args, **kwargs)
+        bound = op.bound(args, kwargs)
+        if not runs_directly(bound):
+            return self.torch_op(*args, **kwargs)
+        return unpacked(run_donating(op.choices.of(bound), bound))
+
+    def __repr__(self) -> str:
+        return f"<IrOpInplaceOverload {self.name}>"
