@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from vllm_ir.backends.interpreter.interpret import interpret, interpret_ranks
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
     from vllm_ir.frontends.ops.device_kernels.kernel import device_kernel
+    from vllm_ir.frontends.platforms import Platform, current_platform
     from vllm_ir.tools import neuron
     from vllm_ir.tools.alias_outputs import alias_outputs
     from vllm_ir.tools.pipelines import run_passes
     from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
+    from vllm_ir.tools.priority_arguments import PriorityArgumentParser
     from vllm_ir.tools.providers import (
         IrOp,
         IrOpImpl,
@@ -42,12 +44,15 @@ __all__ = [
     "IrOpImpl",
     "IrOpPriorityConfig",
     "KernelConfig",
+    "Platform",
     "PostGradPass",
+    "PriorityArgumentParser",
     "RegistrationError",
     "alias_outputs",
     "bisect",
     "clear_compile_reports",
     "compile_reports",
+    "current_platform",
     "device_kernel",
     "enable_torch_wrap",
     "export_fx",
@@ -73,12 +78,15 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "IrOpImpl": "vllm_ir.tools.providers",
         "IrOpPriorityConfig": "vllm_ir.tools.providers",
         "KernelConfig": "vllm_ir.tools.providers",
+        "Platform": "vllm_ir.frontends.platforms",
         "PostGradPass": "vllm_ir.tools.post_grad.post_grad_pass",
+        "PriorityArgumentParser": "vllm_ir.tools.priority_arguments",
         "RegistrationError": "vllm_ir.tools.providers",
         "alias_outputs": "vllm_ir.tools.alias_outputs",
         "bisect": "vllm_ir.tools.validation.find_fault",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
+        "current_platform": "vllm_ir.frontends.platforms",
         "device_kernel": "vllm_ir.frontends.ops.device_kernels.kernel",
         "enable_torch_wrap": "vllm_ir.tools.providers",
         "export_fx": "vllm_ir.backends.fx.export",

@@ -66,11 +66,12 @@ MIB = 2**20
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; returns the exit status."""
     options, size = _options(arguments)
-    return _run(options, size)
+    with ir.IrOpPriorityConfig(**options.ir_op_priority).apply():
+        return _run(options, size)
 
 
 def _options(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Size]:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = ir.PriorityArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (4)")
     parser.add_argument("--hidden", type=int, default=256, help=f"hidden size, a multiple of {2 * HEADS} (256)")
     parser.add_argument("--steps", type=int, default=16, help="decoding steps after the prompts (16)")

@@ -13,13 +13,12 @@ from xdsl.utils.arg_spec import parse_spec
 from xdsl.utils.exceptions import ArgSpecParseError
 
 from vllm_ir.tools.pipelines import PASSES, PIPELINES
+from vllm_ir.tools.priority_arguments import PriorityArgumentParser
 from vllm_ir.tools.targets import TARGETS
 
 DEBUG_VARIABLE = "VLLM_IR_DEBUG"
 """Environment variable that shows tracebacks of errors, as `--debug` does."""
 
-PRIORITY_OPTION = "--ir-op-priority."
-"""What options that choose providers begin with; the name of the op follows."""
 _PYTHON = re.compile(r"(?P<path>.+\.py):(?P<name>\w+)")
 _KINDS = ("mlir", "pt2", "py")
 
@@ -52,7 +51,7 @@ class CommandLine:
         return self.path or "<stdin>"
 
 
-class _ArgumentParser(argparse.ArgumentParser):
+class _ArgumentParser(PriorityArgumentParser):
     """Raises its errors, so that they are reported like all others."""
 
     def error(self, message: str) -> NoReturn:
@@ -67,8 +66,7 @@ class _Version(argparse.Action):
 
 def parse_command_line(arguments: Sequence[str]) -> CommandLine:
     """Read a command line; `UsageError` if it is wrong. `--help` and `--version` print and exit."""
-    rest, priorities = _take_priorities(arguments)
-    options = _parser().parse_args(rest)
+    options = _parser().parse_args(arguments)
     given = cast("str | None", options.input_file)
     kind, path, name = _classify(given, cast("str | None", options.frontend))
     return CommandLine(
@@ -80,27 +78,8 @@ def parse_command_line(arguments: Sequence[str]) -> CommandLine:
         cast(str, options.passes),
         cast("str | None", options.output_file),
         tuple(cast("list[str]", options.load)),
-        priorities,
+        cast("Mapping[str, tuple[str, ...]]", options.ir_op_priority),
     )
-
-
-def _take_priorities(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
-    """Separate `--ir-op-priority.<op>=a,b` from the other arguments; the last one for an op counts."""
-    rest: list[str] = []
-    priorities: dict[str, tuple[str, ...]] = {}
-    remaining = iter(arguments)
-    for argument in remaining:
-        if not argument.startswith(PRIORITY_OPTION):
-            rest.append(argument)
-            continue
-        option, separator, value = argument.partition("=")
-        if not separator:
-            value = next(remaining, "")
-        op, providers = option.removeprefix(PRIORITY_OPTION), tuple(value.split(","))
-        if not op or not all(providers):
-            raise UsageError(f"{option} {value!r}: write {PRIORITY_OPTION}OP=PROVIDER,PROVIDER")
-        priorities[op] = providers
-    return rest, priorities
 
 
 def _classify(given: str | None, frontend: str | None) -> tuple[str, str | None, str | None]:
@@ -141,11 +120,6 @@ def _parser() -> argparse.ArgumentParser:
     add("-p", "--passes", default="", help=f"passes ({', '.join(PASSES)}) and pipelines ({pipelines}), with commas")
     add("-t", "--target", default="mlir", help=f"what to write: {', '.join(TARGETS)}; mlir by default")
     add("-o", "--output-file", help="where to write it; standard output by default")
-    add(
-        f"{PRIORITY_OPTION}OP",
-        metavar="PROVIDER,...",
-        help="providers of the operation vllm_ir.OP, first choice first; once for each operation",
-    )
     add(
         "--load",
         metavar="MODULE",

@@ -12,6 +12,7 @@ from vllm_ir.backends.inductor.compile import compile_functional
 from vllm_ir.backends.inductor.settings import effective_patches
 from vllm_ir.backends.inductor.torch_internals import decompositions, patched
 from vllm_ir.frontends.fx.normalize import Normalized
+from vllm_ir.frontends.ops.priority import using_inductor
 from vllm_ir.tools.artifact import Artifact, compile_direct, needs_autograd, static_inputs
 from vllm_ir.tools.epilogue import with_epilogue
 from vllm_ir.tools.gradients import compile_with_gradients
@@ -84,7 +85,7 @@ def _compile(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptio
 @contextmanager
 def _compiling(options: CompileOptions, inductor: bool) -> Generator[None]:
     """One compilation at a time, as in Dynamo, under Inductor's configuration: tracing depends on it too."""
-    with compile_lock():
+    with compile_lock(), using_inductor(inductor):
         if not inductor:
             yield
             return

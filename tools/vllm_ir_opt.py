@@ -28,10 +28,11 @@ from xdsl.utils.lexer import Span
 from xdsl.xdsl_opt_main import xDSLOptMain
 
 from vllm_ir.tools import inputs
-from vllm_ir.tools.command_line import DEBUG_VARIABLE, PRIORITY_OPTION, CommandLine, UsageError, parse_command_line
+from vllm_ir.tools.command_line import DEBUG_VARIABLE, CommandLine, UsageError, parse_command_line
 from vllm_ir.tools.failures import error_line
 from vllm_ir.tools.files import write_whole
 from vllm_ir.tools.pipelines import PASSES, TORCH_PASSES, build_passes, check_effects
+from vllm_ir.tools.priority_arguments import PREFIX
 from vllm_ir.tools.targets import BINARY_TARGETS, TARGETS, TORCH_TARGETS, text_bytes
 from vllm_ir.tools.text import TextParser, text_context
 
@@ -141,7 +142,7 @@ class VllmIrOptMain(xDSLOptMain):
         output = Path(options.reproducers, "before.mlir")
         output.parent.mkdir(parents=True, exist_ok=True)
         given = [f"--load={name}" for name in command_line.load]
-        given += [f"{PRIORITY_OPTION}{op}={','.join(names)}" for op, names in command_line.priorities.items()]
+        given += [f"{PREFIX}{op}={','.join(names)}" for op, names in command_line.priorities.items()]
         result = bisect(
             module,
             command_line.passes,

@@ -34,11 +34,13 @@ class IrOpPriorityConfig:
     def apply(self) -> AbstractContextManager[None]:
         """A context manager that puts these priorities in force; ops that are not named keep theirs.
 
+        The platform's own order comes behind what is named.
+
         Raises:
             AttributeError: an op is not registered.
             ValueError: a provider has no implementation of its op.
         """
-        return override({op: ops[op].check_priority(providers) for op, providers in self.priorities})
+        return override({op: ops[op].before_platform(providers) for op, providers in self.priorities})
 
 
 @dataclass(frozen=True)

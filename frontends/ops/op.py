@@ -230,8 +230,14 @@ class IrOp:
         for given in (priorities.overridden(self.name), self._default_priority):
             if given is not None:
                 return given
-        given = priorities.from_environment(self.name)
-        return () if given is None else self.check_priority(given)
+        given = priorities.of_environment(self.name)
+        return priorities.of_platform(self.name, self.impls) if given is None else self.before_platform(given)
+
+    def before_platform(self, providers: Sequence[str]) -> tuple[str, ...]:
+        """A priority list with the platform's own providers behind it, each provider once; errors as `set_priority`."""
+        checked = self.check_priority(providers)
+        behind = priorities.of_platform(self.name, self.impls) or (NATIVE,)
+        return (*checked, *(provider for provider in behind if provider not in checked))
 
     def get_priority(self) -> list[str]:
         """The providers that may be asked now, in order; empty where no priority was given, and native runs.

@@ -3,7 +3,8 @@
 In order: an *override* is in force inside a `with` block, and only in the context (`contextvars`) that entered it:
 other threads and asyncio tasks keep their own. A thread started inside the block starts without it, unless it runs in a
 copy of the context. A *default* belongs to the process and is set once, by an application. The environment variable
-`VLLM_IR_OP_PRIORITY` stands for both where neither is set.
+`VLLM_IR_OP_PRIORITY`, read when it is first needed, stands for both where neither is set, and the platform's own order
+where there is none of these. What configurations, options and the environment name is put before the platform's order.
 
 Priorities are read when an op runs in eager mode, and when a graph is lowered; a compiled graph keeps the providers
 that were chosen for it.
@@ -19,12 +20,14 @@ from contextvars import ContextVar
 from types import MappingProxyType
 
 from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl
+from vllm_ir.frontends.platforms import detect
 
 VARIABLE = "VLLM_IR_OP_PRIORITY"
 """The environment variable: `op=provider,provider;op=provider`."""
 
 _EMPTY: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 _OVERRIDES: ContextVar[Mapping[str, tuple[str, ...]]] = ContextVar("vllm_ir_op_priority", default=_EMPTY)
+_INDUCTOR: ContextVar[bool] = ContextVar("vllm_ir_using_inductor", default=False)
 _logger = logging.getLogger("vllm_ir.ops")
 
 
@@ -43,14 +46,32 @@ def override(priorities: Mapping[str, tuple[str, ...]]) -> Generator[None]:
         _OVERRIDES.reset(token)
 
 
-def from_environment(op_name: str) -> tuple[str, ...] | None:
+@contextmanager
+def using_inductor(used: bool) -> Generator[None]:
+    """Inside the `with` block, ops are lowered into graphs that Inductor compiles, or not."""
+    token = _INDUCTOR.set(used)
+    try:
+        yield
+    finally:
+        _INDUCTOR.reset(token)
+
+
+def of_platform(op_name: str, impls: Mapping[str, IrOpImpl]) -> tuple[str, ...]:
+    """The platform's order for an op, of the providers that there are; empty where only the native definition is."""
+    named = detect().get_default_ir_op_priority(op_name, using_inductor=_INDUCTOR.get())
+    known = tuple(name for name in named if name in impls)
+    return () if known == (NATIVE,) else known
+
+
+def of_environment(op_name: str) -> tuple[str, ...] | None:
     """The priority list that the environment gives to an op, if it does; ValueError if the variable is malformed."""
-    text = os.environ.get(VARIABLE)
-    return _parsed(text).get(op_name) if text else None
+    return environment().get(op_name)
 
 
-@functools.lru_cache(maxsize=8)
-def _parsed(text: str) -> Mapping[str, tuple[str, ...]]:
+@functools.cache
+def environment() -> Mapping[str, tuple[str, ...]]:
+    """The priority lists of `VLLM_IR_OP_PRIORITY`, by op; ValueError if the variable is malformed."""
+    text = os.environ.get(VARIABLE, "")
     found: dict[str, tuple[str, ...]] = {}
     for entry in filter(None, (part.strip() for part in text.split(";"))):
         op, equals, providers = (part.strip() for part in entry.partition("="))

@@ -11,6 +11,7 @@ from vllm_ir.backends.inductor.reimport import reimport
 from vllm_ir.backends.inductor.torch_internals import current_fake_mode
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.frontends.fx.importer import collector_paused
+from vllm_ir.frontends.ops.priority import using_inductor
 from vllm_ir.tools.pipelines import MEMORY_PASS, run_passes, split_passes
 from vllm_ir.tools.post_grad.planning import plan_for_inductor
 from vllm_ir.tools.post_grad.policy import InductorPolicy
@@ -50,7 +51,7 @@ class PostGradPass(CustomGraphPass):
 
     def __call__(self, graph: fx.Graph) -> None:
         fake_mode = current_fake_mode()
-        with collector_paused(), self.priorities.apply():
+        with collector_paused(), using_inductor(True), self.priorities.apply():
             reimported = reimport(graph, {}, (), fake_mode)
             lowers = any(op.has_trait(OperandEffects) for op in reimported.function.block.ops)
             run_passes(reimported.module, self.values, check=False)
@@ -59,6 +60,6 @@ class PostGradPass(CustomGraphPass):
 
     def uuid(self) -> object:
         """What cached artifacts of this pass depend on: its code, its options, and the providers that it may choose."""
-        with self.priorities.apply():
+        with using_inductor(True), self.priorities.apply():
             chosen = tuple((name, tuple(ops[name].get_priority())) for name in ops)
         return hash_of_sources(), self.values, chosen
