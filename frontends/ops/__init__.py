@@ -3,7 +3,7 @@
 Importing this package registers the ops of the families below.
 """
 
-from vllm_ir.frontends.ops import activations, norms, rope
+from vllm_ir.frontends.ops import activations, norms, quantization, rope
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig, KernelConfig
 from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl
 from vllm_ir.frontends.ops.op import IrOp
@@ -20,6 +20,7 @@ __all__ = [
     "get_op",
     "norms",
     "ops",
+    "quantization",
     "register_op",
     "rope",
 ]
