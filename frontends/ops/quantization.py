@@ -42,8 +42,8 @@ def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
 def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Each row as float8_e4m3fn, with a scale that spreads it over the range of the dtype.
 
-    The scale is the row's greatest magnitude, or `scale_ub` if that is less, divided by 448, the greatest float8_e4m3fn;
-    but at least 1 / (448 * 512).
+    The scale is the row's greatest magnitude, or `scale_ub` if that is less, divided by 448, the greatest
+    float8_e4m3fn; but at least 1 / (448 * 512).
 
     Args:
         x: any floating dtype, at least one dimension, the last of which is not empty.

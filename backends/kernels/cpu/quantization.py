@@ -1,7 +1,7 @@
 """Quantisation by provider `cpu`: the kernels as torch operators, which arguments they take, and the calls.
 
 They take what the other kernels take (see `providers.py`), and give the bits of the native definitions. Quantised rows
-are laid out like `x`; scales are contiguous. Nothing works in place: the results are narrower than what they are made of.
+are laid out like `x`; scales are contiguous. Nothing works in place: results are narrower than what they are made of.
 """
 
 import torch
