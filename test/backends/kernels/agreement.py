@@ -23,10 +23,11 @@ SHAPES = [(1, 1), (16,), (3, 7), (2, 3, 33), (5, 64), (2, 1, 2, 100), (3, 257), 
 # it; then the sum, the quotient and the product round once each: 5 on either side.
 SILU_ERROR = 10 * ROUNDOFF
 
-# Of 1 + f in gelu, absolute. f = erf: torch's vectors have the formula 7.1.26 of Abramowitz and Stegun, within 1.5e-7, and
-# oneDNN, which computes single rows of the native definition, has another polynomial; 2.6 roundoffs and at most 10 for
-# their evaluation. f = tanh: 2 ulp, 4 roundoffs. The argument has at most 7 roundoffs, which change either f by less than
-# half of that. The sum is up to 2: its rounding is 2. Halved; then gelu and the product round once each; on either side.
+# Of 1 + f in gelu, absolute. f = erf: torch's vectors have the formula 7.1.26 of Abramowitz and Stegun, within 1.5e-7
+# or 2.6 roundoffs, and oneDNN, which computes single rows of the native definition, has another polynomial; for their
+# evaluation 10, where a scan over [-12, 12] finds less than 8. f = tanh: 2 ulp, 4 roundoffs. The argument has at most 7
+# roundoffs, which change either f by less than half of that. The sum is up to 2, so its rounding is 2. All that is
+# halved; then gelu and the product round once each; on either side.
 GELU_ERROR = 2 * ((2.6 + 10 + 3.5 + 2) / 2 + 2) * ROUNDOFF
 
 
@@ -98,7 +99,9 @@ def assert_close(got: Tensor, want: Tensor, error: float | Tensor | None) -> Non
     left, right = got.double(), want.double()
     allowed = error if isinstance(error, Tensor) else error * right.abs()
     equal = (left == right) | (left.isnan() & right.isnan())
-    close = equal | (right.isfinite() & ((left - right).abs() <= allowed + 2 * spacing * (right.abs() + allowed) + tiny))
+    close = equal | (
+        right.isfinite() & ((left - right).abs() <= allowed + 2 * spacing * (right.abs() + allowed) + tiny)
+    )
     assert close.all(), f"{left[~close][:5]} instead of {right[~close][:5]}"
     if spacing:
         moved = (4 * allowed / (spacing / 2 * right.abs())).clamp(max=1.0)[right.isfinite() & (right != 0)].sum()
@@ -199,7 +202,7 @@ def gelu_cases(dtype: torch.dtype) -> Iterator[Case]:
 
 
 def awkward(dtype: torch.dtype) -> Tensor:
-    """Elements `[256, 257]` of every kind: 16-bit dtypes have hardly more; of float32, those near a change of result."""
+    """Elements `[256, 257]` of every kind: all of 16 bits, of float32 those near a change of result."""
     patterns = torch.arange(-(2**15), 2**15)
     if dtype is not torch.float32:
         elements = patterns.to(torch.int16).view(dtype)
@@ -216,7 +219,19 @@ def awkward(dtype: torch.dtype) -> Tensor:
 def extremes(dtype: torch.dtype) -> Tensor:
     """Rows `[rows, 48]` whose greatest magnitude is unusual; the rest is ordinary, and as small as leaves it that."""
     info = torch.finfo(dtype)
-    greatest = [0.0, info.tiny * info.eps, info.tiny, 1e-12, 1e-3, 447.0, 448.0, 449.0, 3.5 * (1 + info.eps), 3.5, info.max]
+    greatest = [
+        0.0,
+        info.tiny * info.eps,
+        info.tiny,
+        1e-12,
+        1e-3,
+        447.0,
+        448.0,
+        449.0,
+        3.5 * (1 + info.eps),
+        3.5,
+        info.max,
+    ]
     rows = [torch.cat((value * random(47, seed=7).clamp(-1, 1), torch.tensor([-value]))) for value in greatest]
     for value in (float("inf"), -float("inf"), float("nan")):
         rows.append(torch.cat((random(40), torch.tensor([value]), torch.zeros(7))))
@@ -231,7 +246,11 @@ def static_quant_cases(dtype: torch.dtype) -> Iterator[Case]:
     if dtype is torch.float32:
         # Near ties of the quotients, where a division and a product with the reciprocal part.
         yield Case((awkward(dtype) * 0.013, torch.tensor([0.013])))
-    for scale in (torch.tensor(0.02), torch.full((1, 1, 1), 0.02), *torch.tensor([[0.0], [-1.0], [torch.nan], [torch.inf]])):
+    for scale in (
+        torch.tensor(0.02),
+        torch.full((1, 1, 1), 0.02),
+        *torch.tensor([[0.0], [-1.0], [torch.nan], [torch.inf]]),
+    ):
         yield Case((awkward(dtype), scale))
 
 
