@@ -167,7 +167,7 @@ def _groups(op: str, x: Tensor, group_size: int, epsilon: float) -> Tensor:
             f"vllm_ir.{op}: the last dimension of x must be a multiple of group_size {group_size}, "
             f"got shape {list(x.shape)}"
         )
-    return x.float().unflatten(-1, (x.shape[-1] // group_size, group_size))
+    return x.float().view((*x.shape[:-1], x.shape[-1] // group_size, group_size))
 
 
 def _check_floating(op: str, x: Tensor) -> None:

@@ -5,7 +5,7 @@ are laid out like `x`; scales are contiguous. Nothing works in place: results ar
 """
 
 import torch
-from torch import SymInt, Tensor
+from torch import Tensor
 
 from vllm_ir.backends.kernels.cpu.layouts import is_dense, known
 from vllm_ir.backends.kernels.cpu.library import call, define
@@ -22,7 +22,7 @@ def _static_int8_fake(x: Tensor, _scale: Tensor) -> Tensor:
     return torch.empty_like(x, dtype=torch.int8)
 
 
-def _with_scales(x: Tensor, dtype: torch.dtype, per_row: int | SymInt) -> tuple[Tensor, Tensor]:
+def _with_scales(x: Tensor, dtype: torch.dtype, per_row: int) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x, dtype=dtype), x.new_empty((*x.shape[:-1], per_row), dtype=torch.float32)
 
 
@@ -35,12 +35,12 @@ def _token_int8_fake(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _group_fp8_fake(
-    x: Tensor, group_size: int | SymInt, _use_ue8m0: bool = False, _epsilon: float = 1e-10
+    x: Tensor, group_size: int, _use_ue8m0: bool = False, _epsilon: float = 1e-10
 ) -> tuple[Tensor, Tensor]:
     return _with_scales(x, FP8, x.shape[-1] // group_size)
 
 
-def _group_int8_fake(x: Tensor, group_size: int | SymInt, _epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
+def _group_int8_fake(x: Tensor, group_size: int, _epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
     return _with_scales(x, torch.int8, x.shape[-1] // group_size)
 
 
