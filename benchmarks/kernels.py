@@ -37,10 +37,16 @@ def calls(rows: int, hidden: int, dtype: torch.dtype) -> Iterator[tuple[str, str
     yield "rms_norm", "", (x, weight, 1e-5)
     yield "fused_add_rms_norm", "", (x, residual, weight, 1e-5)
     yield "silu_and_mul", "", (random(rows, 2 * hidden),)
+    for form in ("none", "tanh"):
+        yield "gelu_and_mul", form, (random(rows, 2 * hidden), form)
     positions = torch.randint(0, 4096, (rows,), generator=generator)
     query, key, table = random(rows, hidden), random(rows, max(hidden // 4, HEAD)), random(4096, HEAD).float()
     for variant, is_neox in (("neox", True), ("gpt-j", False)):
         yield "rotary_embedding", variant, (positions, query, key, HEAD, table, is_neox)
+    for narrow in ("fp8", "int8"):
+        yield f"static_scaled_{narrow}_quant", "", (x, torch.tensor([0.02]))
+        yield f"dynamic_per_token_scaled_{narrow}_quant", "", (x,)
+        yield f"per_token_group_{narrow}_quant", "", (x, HEAD)
 
 
 def seconds(call: Callable[[], object], budget: float = 0.02) -> float:

@@ -2,7 +2,7 @@
 
 from xdsl.ir import Dialect
 
-from vllm_ir.dialects.vllm_ir.activations import SiluAndMulOp
+from vllm_ir.dialects.vllm_ir.activations import GeluAndMulOp, SiluAndMulOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp, ReturnOp
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.norms import FusedAddRmsNormOp, RmsNormOp
@@ -15,6 +15,7 @@ VllmIr = Dialect(
         AllocOp,
         FuncOp,
         FusedAddRmsNormOp,
+        GeluAndMulOp,
         ReadOp,
         RelayoutOp,
         ReturnOp,

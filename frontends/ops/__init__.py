@@ -3,7 +3,7 @@
 Importing this package registers the ops of the families below.
 """
 
-from vllm_ir.frontends.ops import activations, norms, rope
+from vllm_ir.frontends.ops import activations, norms, quantization, rope
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig, KernelConfig
 from vllm_ir.frontends.ops.impl import NATIVE, RESERVED_PROVIDERS, IrOpImpl
 from vllm_ir.frontends.ops.op import IrOp
@@ -29,6 +29,7 @@ __all__ = [
     "get_op",
     "norms",
     "ops",
+    "quantization",
     "register_op",
     "rope",
     "set_default_torch_wrap",

@@ -82,3 +82,20 @@ def _check(op: str, x: Tensor, weight: Tensor | None, variance_size: int | None)
 
 def _shape(tensor: Tensor) -> list[int]:
     return list(tensor.shape)
+
+
+@rms_norm.register_input_generator
+def generate_rms_norm_inputs(
+    num_tokens: int = 32, hidden_size: int = 128, dtype: torch.dtype = torch.bfloat16, epsilon: float = 1e-6
+) -> tuple[object, ...]:
+    """Random arguments of `rms_norm`."""
+    return torch.randn(num_tokens, hidden_size).to(dtype), torch.randn(hidden_size).to(dtype), epsilon
+
+
+@fused_add_rms_norm.register_input_generator
+def generate_fused_add_rms_norm_inputs(
+    num_tokens: int = 32, hidden_size: int = 128, dtype: torch.dtype = torch.bfloat16, epsilon: float = 1e-6
+) -> tuple[object, ...]:
+    """Random arguments of `fused_add_rms_norm`."""
+    x, residual = (torch.randn(num_tokens, hidden_size).to(dtype) for _ in range(2))
+    return x, residual, torch.randn(hidden_size).to(dtype), epsilon

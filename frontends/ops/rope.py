@@ -78,3 +78,21 @@ def _check(
                 f"vllm_ir.rotary_embedding: {name} must be floating and its last dimension a multiple of head_size "
                 f"{head_size}, got {x.dtype} of shape {list(x.shape)}"
             )
+
+
+@rotary_embedding.register_input_generator
+def generate_rotary_embedding_inputs(
+    num_tokens: int = 32,
+    hidden_size: int = 128,
+    dtype: torch.dtype = torch.bfloat16,
+    head_size: int = 64,
+    rotary_dim: int | None = None,
+    is_neox: bool = True,
+    max_position: int = 4096,
+) -> tuple[object, ...]:
+    """Random arguments of `rotary_embedding`: `hidden_size` columns of queries, one head of keys, a table of angles."""
+    width = head_size if rotary_dim is None else rotary_dim
+    angles = torch.arange(max_position).unsqueeze(1) * 10000.0 ** (-torch.arange(0, width, 2) / width)
+    table = torch.cat((angles.cos(), angles.sin()), -1).to(dtype)
+    query, key = (torch.randn(num_tokens, columns).to(dtype) for columns in (hidden_size, head_size))
+    return torch.randint(0, max_position, (num_tokens,)), query, key, head_size, table, is_neox, rotary_dim

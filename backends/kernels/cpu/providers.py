@@ -1,4 +1,4 @@
-"""Provider `cpu` of the ops: which arguments its kernels take, and the calls.
+"""Provider `cpu` of the ops: which arguments its kernels take, and the calls. Quantisation is in `quantization.py`.
 
 `supports_args` takes every argument that a kernel handles without an intermediate copy and with the native definition's
 result, layout included: float32, bfloat16 and float16 (float64 is left to the native definition), any number of
@@ -13,6 +13,7 @@ from vllm_ir.backends.kernels.cpu.build import unsupported_reason
 from vllm_ir.backends.kernels.cpu.layouts import is_dense, is_row_major, known
 from vllm_ir.backends.kernels.cpu.library import (
     FUSED_ADD_RMS_NORM_,
+    GELU_AND_MUL,
     RMS_NORM,
     ROTARY_EMBEDDING_,
     SILU_AND_MUL,
@@ -25,13 +26,13 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 SUPPORTED = unsupported_reason() is None
 
 
-def _takes_rows(x: Tensor) -> bool:
+def takes_rows(x: Tensor) -> bool:
     """Whether the kernels walk this tensor as it is, row by row."""
     return is_dense(x) and x.dtype in DTYPES and x.dim() > 0 and is_row_major(x)
 
 
 def _takes_norm(x: Tensor, weight: Tensor | None, variance_size: int | None) -> bool:
-    if not _takes_rows(x):
+    if not takes_rows(x):
         return False
     size = x.shape[-1]
     if variance_size is not None and not (known(variance_size >= 1) and known(variance_size <= size)):
@@ -56,7 +57,7 @@ def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: in
 def _takes_fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, _epsilon: float, variance_size: int | None
 ) -> bool:
-    if not _takes_norm(x, weight, variance_size) or not _takes_rows(x_residual):
+    if not _takes_norm(x, weight, variance_size) or not takes_rows(x_residual):
         return False
     if x_residual.dtype != x.dtype or x_residual.dim() != x.dim():
         return False
@@ -78,13 +79,24 @@ def fused_add_rms_norm(
 
 
 def _takes_silu_and_mul(x: Tensor) -> bool:
-    return _takes_rows(x) and known(x.shape[-1] % 2 == 0)
+    return takes_rows(x) and known(x.shape[-1] % 2 == 0)
 
 
 @ops.silu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_silu_and_mul)
 def silu_and_mul(x: Tensor) -> Tensor:
     """`silu_and_mul` into a new tensor: the result has half as many elements."""
     (result,) = call(SILU_AND_MUL, x)
+    return result
+
+
+def _takes_gelu_and_mul(x: Tensor, approximate: str) -> bool:
+    return approximate in ("none", "tanh") and takes_rows(x) and known(x.shape[-1] % 2 == 0)
+
+
+@ops.gelu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_gelu_and_mul)
+def gelu_and_mul(x: Tensor, approximate: str = "none") -> Tensor:
+    """`gelu_and_mul` into a new tensor: the result has half as many elements."""
+    (result,) = call(GELU_AND_MUL, x, approximate)
     return result
 
 
@@ -109,7 +121,7 @@ def _takes_rotary_embedding(
     if rotary_dim is not None and not known(rotary_dim == columns):
         return False
     return all(
-        _takes_rows(x) and known(x.shape[-1] % head_size == 0) and known(x.numel() % (tokens * head_size) == 0)
+        takes_rows(x) and known(x.shape[-1] % head_size == 0) and known(x.numel() % (tokens * head_size) == 0)
         for x in (query, key)
     )
 

@@ -16,7 +16,19 @@ from vllm_ir.frontends.ops import ops
 
 ROOT = Path(__file__).parents[3]
 FLOATS = [torch.float32, torch.bfloat16, torch.float16]
-NAMES = ["rms_norm", "fused_add_rms_norm", "silu_and_mul", "rotary_embedding"]
+NAMES = [
+    "rms_norm",
+    "fused_add_rms_norm",
+    "silu_and_mul",
+    "gelu_and_mul",
+    "rotary_embedding",
+    "static_scaled_fp8_quant",
+    "static_scaled_int8_quant",
+    "dynamic_per_token_scaled_fp8_quant",
+    "dynamic_per_token_scaled_int8_quant",
+    "per_token_group_fp8_quant",
+    "per_token_group_int8_quant",
+]
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
@@ -25,7 +37,7 @@ def test_kernels_agree_with_native_definitions(agreement: ModuleType, name: str,
     impl = ops[name].impls[PROVIDER]
     cases = list(agreement.CASES[name](dtype))
     for case in cases:
-        assert impl.rejection(case.args) is None
+        assert impl.rejection(ops[name].complete(case.args)) is None
     agreement.check(name, impl.impl_fn, iter(cases))
 
 
@@ -73,6 +85,24 @@ def faulty_silu(x, *, fault=""):
     return (F.gelu(gate) if fault == "gelu" else F.silu(gate)) * up
 
 
+def faulty_gelu(x, approximate="none", *, fault=""):
+    gate, up = x.chunk(2, -1)
+    if fault == "rounded once":
+        return (F.gelu(gate.float(), approximate=approximate) * up.float()).to(x.dtype)
+    if fault == "halves swapped":
+        return F.gelu(up, approximate=approximate) * gate
+    if fault == "the other form":
+        return F.gelu(gate, approximate="none" if approximate == "tanh" else "tanh") * up
+    if fault == "silu":
+        return F.silu(gate) * up
+    if fault == "by sigmoid":
+        return gate * (1.702 * gate).sigmoid() * up
+    if fault == "approximate erf" and approximate == "none":
+        form = 1 + (gate.float() * 2**-0.5).erf() * (1 - 2.0**-18)
+        return (gate.float() / 2 * form).to(x.dtype) * up
+    return F.gelu(gate, approximate=approximate) * up
+
+
 def faulty_rotary(positions, query, key, head_size, table, neox, rotary_dim=None, *, fault=""):
     if fault == "sign":
         cos, sin = table.chunk(2, -1)
@@ -107,6 +137,10 @@ FAULTS = [
     ("fused_add_rms_norm", faulty_fused, "residual left"),
     *(("silu_and_mul", faulty_silu, fault) for fault in ("rounded once", "halves swapped", "approximate exp", "gelu")),
     *(
+        ("gelu_and_mul", faulty_gelu, fault)
+        for fault in ("rounded once", "halves swapped", "the other form", "silu", "by sigmoid", "approximate erf")
+    ),
+    *(
         ("rotary_embedding", faulty_rotary, fault)
         for fault in ("sign", "style", "position", "wide arithmetic", "key left")
     ),
@@ -132,6 +166,7 @@ def test_a_planted_fault_is_found(agreement: ModuleType, name: str, implementati
         ("rms_norm", faulty_norm),
         ("fused_add_rms_norm", faulty_fused),
         ("silu_and_mul", faulty_silu),
+        ("gelu_and_mul", faulty_gelu),
         ("rotary_embedding", faulty_rotary),
     ],
     ids=lambda part: part if type(part) is str else "",

@@ -17,6 +17,7 @@ def random(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> Te
 
 
 X, HALF_X, TABLE = random(4, 8), random(4, 8, dtype=torch.bfloat16), random(10, 8)
+SCALE = torch.tensor([0.5])
 REFUSED: list[tuple[str, str, tuple[object, ...]]] = [
     ("rms_norm", "float64", (X.double(), None, EPSILON)),
     ("rms_norm", "integers", (X.long(), None, EPSILON)),
@@ -35,6 +36,9 @@ REFUSED: list[tuple[str, str, tuple[object, ...]]] = [
     ("fused_add_rms_norm", "residual of another rank", (X, random(8), None, EPSILON)),
     ("silu_and_mul", "odd", (random(3, 7),)),
     ("silu_and_mul", "float64", (X.double(),)),
+    ("gelu_and_mul", "odd", (random(3, 7),)),
+    ("gelu_and_mul", "float64", (X.double(), "tanh")),
+    ("gelu_and_mul", "another form", (X, "erf")),
     ("rotary_embedding", "no tokens", (torch.arange(0), X[:0], X[:0], 8, TABLE, True)),
     ("rotary_embedding", "float positions", (torch.arange(4.0), X, X, 8, TABLE, True)),
     ("rotary_embedding", "int16 positions", (torch.arange(4).short(), X, X, 8, TABLE, True)),
@@ -45,6 +49,25 @@ REFUSED: list[tuple[str, str, tuple[object, ...]]] = [
     ("rotary_embedding", "part of a head", (torch.arange(4), X, random(4, 12), 8, TABLE, True)),
     ("rotary_embedding", "another rotary_dim", (torch.arange(4), X, X, 8, TABLE, True, 4)),
     ("rotary_embedding", "tokens that do not divide", (torch.arange(3), X, X, 8, TABLE, True)),
+    ("static_scaled_fp8_quant", "float64", (X.double(), SCALE)),
+    ("static_scaled_fp8_quant", "integers", (X.int(), SCALE)),
+    ("static_scaled_fp8_quant", "no dimension", (torch.tensor(1.0), SCALE)),
+    ("static_scaled_fp8_quant", "several scales", (X, random(4))),
+    ("static_scaled_fp8_quant", "no scale", (X, random(0))),
+    ("static_scaled_fp8_quant", "bfloat16 scale", (X, SCALE.bfloat16())),
+    ("static_scaled_int8_quant", "scale on another device", (X, SCALE.to("meta"))),
+    ("static_scaled_int8_quant", "float64 scale", (X, SCALE.double())),
+    ("dynamic_per_token_scaled_fp8_quant", "empty rows", (X[:, :0],)),
+    ("dynamic_per_token_scaled_fp8_quant", "several bounds", (X, random(4, 1))),
+    ("dynamic_per_token_scaled_fp8_quant", "float16 bound", (X, SCALE.half())),
+    ("dynamic_per_token_scaled_int8_quant", "empty rows", (X[:, :0],)),
+    ("dynamic_per_token_scaled_int8_quant", "float8", (X.to(torch.float8_e4m3fn),)),
+    ("per_token_group_fp8_quant", "part of a group", (X, 3)),
+    ("per_token_group_fp8_quant", "group_size 0", (X, 0)),
+    ("per_token_group_fp8_quant", "negative group_size", (X, -2)),
+    ("per_token_group_fp8_quant", "epsilon 0", (X, 4, False, 0.0)),
+    ("per_token_group_int8_quant", "epsilon that is not a number", (X, 4, float("nan"))),
+    ("per_token_group_int8_quant", "no dimension", (torch.tensor(1.0), 1)),
 ]
 
 
@@ -73,6 +96,37 @@ INVALID: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: torch.ops.vllm_ir_cpu.rms_norm(X, None, EPSILON, 9), RuntimeError, r"variance_size 9 is not in \[1, 8\]"),
     (lambda: torch.ops.vllm_ir_cpu.rms_norm(X.double(), None, EPSILON), RuntimeError, "x must be float32.*got Double"),
     (lambda: torch.ops.vllm_ir_cpu.silu_and_mul(random(7)), RuntimeError, r"must be even, got shape \[7\]"),
+    (lambda: torch.ops.vllm_ir_cpu.gelu_and_mul(random(7)), RuntimeError, r"must be even, got shape \[7\]"),
+    (
+        lambda: torch.ops.vllm_ir_cpu.gelu_and_mul(X, "erf"),
+        RuntimeError,
+        "gelu_and_mul: approximate must be 'none' or 'tanh', got 'erf'",
+    ),
+    (
+        lambda: torch.ops.vllm_ir_cpu.static_scaled_fp8_quant(X, random(2)),
+        RuntimeError,
+        r"static_scaled_fp8_quant: scale must be float32 with one element, on the cpu; got Float of shape \[2\] on cpu",
+    ),
+    (
+        lambda: torch.ops.vllm_ir_cpu.static_scaled_int8_quant(X.double(), SCALE),
+        RuntimeError,
+        "static_scaled_int8_quant: x must be float32.*got Double",
+    ),
+    (
+        lambda: torch.ops.vllm_ir_cpu.dynamic_per_token_scaled_fp8_quant(X, SCALE.half()),
+        RuntimeError,
+        r"dynamic_per_token_scaled_fp8_quant: scale_ub must be float32 with one element.*got Half of shape \[1\]",
+    ),
+    (
+        lambda: torch.ops.vllm_ir_cpu.per_token_group_fp8_quant(X, 3),
+        RuntimeError,
+        r"last dimension of x must be a multiple of the group's size, 3, and that positive; got shape \[4, 8\]",
+    ),
+    (
+        lambda: torch.ops.vllm_ir_cpu.per_token_group_int8_quant(X, 0),
+        RuntimeError,
+        "a multiple of the group's size, 0, and that positive",
+    ),
     (
         lambda: torch.ops.vllm_ir_cpu.fused_add_rms_norm_(X.clone(), random(4, 7), None, EPSILON),
         RuntimeError,

@@ -57,6 +57,46 @@ def test_compiled_programs_use_the_kernels(backend: str, dtype: torch.dtype):
     assert report.rejected_impls == {}
 
 
+def tensors(results: Tensor | tuple[Tensor, ...]) -> list[Tensor]:
+    return [results] if isinstance(results, Tensor) else list(results)
+
+
+SINGLE: list[tuple[str, tuple[object, ...]]] = [
+    ("gelu_and_mul", ()),
+    ("gelu_and_mul", ("tanh",)),
+    ("static_scaled_fp8_quant", (torch.tensor([0.01]),)),
+    ("static_scaled_int8_quant", (torch.tensor([0.01]),)),
+    ("dynamic_per_token_scaled_fp8_quant", ()),
+    ("dynamic_per_token_scaled_fp8_quant", (torch.tensor([1.5]),)),
+    ("dynamic_per_token_scaled_int8_quant", ()),
+    ("per_token_group_fp8_quant", (16, True)),
+    ("per_token_group_int8_quant", (16,)),
+]
+
+
+@pytest.mark.parametrize("backend", ["vllm_ir_eager", "vllm_ir"])
+@pytest.mark.parametrize(("name", "more"), SINGLE)
+def test_each_new_result_is_the_kernels(name: str, more: tuple[object, ...], backend: str):
+    def program(x: Tensor, *tensor: Tensor) -> list[Tensor]:
+        return tensors(ops[name](x[..., 8:-8], *(tensor or more)))
+
+    ir.clear_compile_reports()
+    given = [arg for arg in more if isinstance(arg, Tensor)]
+    compiled = torch.compile(program, backend=backend, fullgraph=True, options={"ir_op_priority": {name: [PROVIDER]}})
+    for dtype in (torch.bfloat16, torch.float32):
+        for tokens in (5, 7, 33):
+            x = torch.randn(tokens, 64, generator=torch.Generator().manual_seed(tokens)).to(dtype)
+            torch._dynamo.mark_dynamic(x, 0)
+            with ops[name].set_priority([PROVIDER]):
+                want = program(x, *given)
+            for got, right in zip(compiled(x, *given), want, strict=True):
+                assert (got.dtype, got.stride()) == (right.dtype, right.stride())
+                assert torch.equal(got.view(torch.int8), right.view(torch.int8))
+    reports = ir.compile_reports()
+    # One graph for each dtype, whatever the number of tokens.
+    assert [list(report.selected_impls[name].values()) for report in reports] == [[PROVIDER]] * 2
+
+
 @pytest.mark.parametrize("backend", ["vllm_ir_eager", "vllm_ir"])
 def test_a_dynamic_number_of_tokens_is_one_graph(backend: str):
     ir.clear_compile_reports()
@@ -111,9 +151,11 @@ SYMBOLIC: list[tuple[str, Callable[[Tensor], Tensor], bool]] = [
 
 @pytest.mark.parametrize(("name", "change", "taken"), SYMBOLIC, ids=lambda part: part if type(part) is str else "")
 def test_choosing_on_symbolic_sizes_ties_nothing_down(name: str, change: Callable[[Tensor], Tensor], taken: bool):
-    shapes = ShapeEnv()
+    shapes, real = ShapeEnv(), torch.empty(3, 5, 16)
     with FakeTensorMode(shape_env=shapes, static_shapes=False) as mode:
-        x = change(mode.from_tensor(torch.empty(3, 5, 16)))
+        whole = mode.from_tensor(real)
+        assert all(isinstance(size, torch.SymInt) for size in whole.shape)
+        x = change(whole)
         guards = len(shapes.guards)
         assert (ops.rms_norm.select([x, None, 1e-5], ["cpu"])[0].provider == "cpu") == taken
     assert len(shapes.guards) == guards

@@ -11,7 +11,19 @@ from torch.nn import functional as F
 from vllm_ir.backends.kernels.cpu.providers import PROVIDER
 from vllm_ir.frontends.ops import ops
 
-NAMES = ["rms_norm", "fused_add_rms_norm", "silu_and_mul", "rotary_embedding"]
+NAMES = [
+    "rms_norm",
+    "fused_add_rms_norm",
+    "silu_and_mul",
+    "gelu_and_mul",
+    "rotary_embedding",
+    "static_scaled_fp8_quant",
+    "static_scaled_int8_quant",
+    "dynamic_per_token_scaled_fp8_quant",
+    "dynamic_per_token_scaled_int8_quant",
+    "per_token_group_fp8_quant",
+    "per_token_group_int8_quant",
+]
 EPSILON = 1e-5
 
 
@@ -52,8 +64,19 @@ def layout_arguments(name: str, change: Callable[[Tensor], Tensor], dtype: torch
         "rms_norm": (x, weight, EPSILON),
         "fused_add_rms_norm": (x, residual, weight, EPSILON),
         "silu_and_mul": (x,),
+        "gelu_and_mul": (x, "tanh"),
         "rotary_embedding": (positions, x, residual, 16, table, True),
+        "static_scaled_fp8_quant": (x, torch.tensor([0.3, 0.01])[::2]),
+        "static_scaled_int8_quant": (x, torch.tensor([0.3, 0.01])[::2]),
+        "dynamic_per_token_scaled_fp8_quant": (x, torch.tensor([7.5])),
+        "dynamic_per_token_scaled_int8_quant": (x,),
+        "per_token_group_fp8_quant": (x, 16),
+        "per_token_group_int8_quant": (x, 16),
     }[name]
+
+
+def error_of(agreement: ModuleType, name: str, args: tuple[object, ...]) -> object:
+    return {"silu_and_mul": agreement.SILU_ERROR, "gelu_and_mul": agreement.gelu_error(args[0])}.get(name)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
@@ -64,7 +87,7 @@ def test_layouts(agreement: ModuleType, name: str, layout: str, dtype: torch.dty
     op = ops[name]
     args = layout_arguments(name, change, dtype)
     want = agreement.as_tuple(op.native(*args))
-    error = agreement.SILU_ERROR if name == "silu_and_mul" else None
+    error = error_of(agreement, name, args)
     with op.set_priority([PROVIDER]):
         assert (op.dispatch(*args).provider == PROVIDER) == taken
         before = agreement.copies(args)
@@ -72,6 +95,8 @@ def test_layouts(agreement: ModuleType, name: str, layout: str, dtype: torch.dty
             agreement.assert_close(got, right, error)
             assert got.stride() == right.stride(), "the layout is not the one that was traced"
         assert all(torch.equal(a, b) for a, b in zip(args, before, strict=True) if isinstance(a, Tensor))
+        if op.maybe_inplace is None:
+            return
         for got, right in zip(agreement.as_tuple(op.maybe_inplace(*args)), want, strict=True):
             agreement.assert_close(got, right, error)
 
@@ -85,4 +110,4 @@ def test_operators_take_layouts_that_the_provider_refuses(agreement: ModuleType,
     want = agreement.as_tuple(ops[name].native(*args))
     got = agreement.as_tuple(ops[name].impls[PROVIDER].impl_fn(*args))
     for left, right in zip(got, want, strict=True):
-        agreement.assert_close(left, right, agreement.SILU_ERROR if name == "silu_and_mul" else None)
+        agreement.assert_close(left, right, error_of(agreement, name, args))

@@ -84,7 +84,14 @@ OPERATOR_ARGUMENTS: list[tuple[str, tuple[object, ...]]] = [
     ("rms_norm", (columns(random(2, 3, 8)), None, EPSILON)),
     ("fused_add_rms_norm_", (X.clone(), random(4, 8), random(8), EPSILON)),
     ("silu_and_mul", (columns(random(2, 3, 8)).transpose(0, 1),)),
+    ("gelu_and_mul", (columns(random(2, 3, 8)).transpose(0, 1), "tanh")),
     ("rotary_embedding_", (torch.arange(4), X.clone(), random(4, 16), 8, TABLE, False)),
+    ("static_scaled_int8_quant", (columns(random(2, 3, 8)).transpose(0, 1), torch.tensor([0.01]))),
+    ("dynamic_per_token_scaled_int8_quant", (random(2, 3, 8).transpose(0, 1),)),
+    ("per_token_group_int8_quant", (columns(HALF_X), 4)),
+    ("static_scaled_fp8_quant", (columns(random(2, 3, 8)).transpose(0, 1), torch.tensor([0.01]))),
+    ("dynamic_per_token_scaled_fp8_quant", (random(2, 3, 8).transpose(0, 1), torch.tensor([1.5]))),
+    ("per_token_group_fp8_quant", (columns(HALF_X), 4, True)),
 ]
 
 

@@ -24,6 +24,11 @@ vllm_ir.func @others(%x: tensor<?x16xf16>, %b: !vllm_ir.buffer<2x?xf32>, %p: ten
   %a = vllm_ir.silu_and_mul %x : tensor<?x16xf16> -> tensor<?x8xf16>
   // CHECK-NEXT: %d = vllm_ir.silu_and_mul %b {donated = array<i64: 0>} : !vllm_ir.buffer<2x?xf32> -> tensor<2x?xf32>
   %d = vllm_ir.silu_and_mul %b {donated = array<i64: 0>} : !vllm_ir.buffer<2x?xf32> -> tensor<2x?xf32>
+  // CHECK-NEXT: %g = vllm_ir.gelu_and_mul %x {approximate = "none"} : tensor<?x16xf16> -> tensor<?x8xf16>
+  // GENERIC: %g = "vllm_ir.gelu_and_mul"(%x) <{approximate = "none"}> : (tensor<?x16xf16>) -> tensor<?x8xf16>
+  %g = vllm_ir.gelu_and_mul %x {approximate = "none"} : tensor<?x16xf16> -> tensor<?x8xf16>
+  // CHECK-NEXT: %h = vllm_ir.gelu_and_mul %b {approximate = "tanh", donated = array<i64: 0>} : !vllm_ir.buffer<2x?xf32> -> tensor<2x?xf32>
+  %h = vllm_ir.gelu_and_mul %b {approximate = "tanh", donated = array<i64: 0>} : !vllm_ir.buffer<2x?xf32> -> tensor<2x?xf32>
   // CHECK-NEXT: %e, %f = vllm_ir.rotary_embedding %p, %q, %q, %c {head_size = 8 : i64, is_neox = true, rotary_dim = 4 : i64} : tensor<4xi64>, tensor<4x32xf32>, tensor<4x32xf32>, tensor<64x8xf32> -> tensor<4x32xf32>, tensor<4x32xf32>
   // GENERIC: %e, %f = "vllm_ir.rotary_embedding"(%p, %q, %q, %c) <{head_size = 8 : i64, is_neox = true, rotary_dim = 4 : i64}>
   %e, %f = vllm_ir.rotary_embedding %p, %q, %q, %c {head_size = 8 : i64, is_neox = true, rotary_dim = 4 : i64} : tensor<4xi64>, tensor<4x32xf32>, tensor<4x32xf32>, tensor<64x8xf32> -> tensor<4x32xf32>, tensor<4x32xf32>

@@ -109,6 +109,24 @@
 
 // -----
 
+%x = "test.op"() : () -> tensor<4x8xf16>
+// CHECK: Operation does not verify: approximate is "erf", which is neither "none" nor "tanh"
+%y = vllm_ir.gelu_and_mul %x {approximate = "erf"} : tensor<4x8xf16> -> tensor<4x4xf16>
+
+// -----
+
+%x = "test.op"() : () -> tensor<4x8xf16>
+// CHECK: property 'approximate'
+%y = vllm_ir.gelu_and_mul %x : tensor<4x8xf16> -> tensor<4x4xf16>
+
+// -----
+
+%x = "test.op"() : () -> tensor<4x8xf16>
+// CHECK: Operation does not verify: result has shape 4x8, the half of x 4x4
+%y = vllm_ir.gelu_and_mul %x {approximate = "tanh"} : tensor<4x8xf16> -> tensor<4x8xf16>
+
+// -----
+
 %p, %q, %c = "test.op"() : () -> (tensor<4xf32>, tensor<4x32xf32>, tensor<64x8xf32>)
 // CHECK: Operation does not verify: positions has element type f32, which is not an integer
 %e, %f = vllm_ir.rotary_embedding %p, %q, %q, %c {head_size = 8 : i64, is_neox = true} : tensor<4xf32>, tensor<4x32xf32>, tensor<4x32xf32>, tensor<64x8xf32> -> tensor<4x32xf32>, tensor<4x32xf32>

@@ -1,5 +1,7 @@
 """The native definitions, bit for bit, and the arguments they refuse."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -83,6 +85,21 @@ def test_silu_and_mul_bits(dtype: torch.dtype) -> None:
     torch.testing.assert_close(ops.silu_and_mul(x), torch.nn.SiLU()(gate) * up, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_and_mul_bits(dtype: torch.dtype, approximate: str) -> None:
+    x = random(3, 4, 10, dtype=dtype)
+    gate, up = x.chunk(2, dim=-1)
+    want = torch.nn.GELU(approximate)(gate) * up
+    torch.testing.assert_close(ops.gelu_and_mul(x, approximate), want, rtol=0, atol=0)
+    if approximate == "none":
+        assert torch.equal(ops.gelu_and_mul(x), want)
+        exact = [0.5 * float(g) * math.erfc(-float(g) / math.sqrt(2)) for g in gate.flatten()]
+        tolerance = 4 * torch.finfo(torch.float32 if dtype is torch.float64 else dtype).eps
+        want = torch.tensor(exact, dtype=torch.float64) * up.double().flatten()
+        torch.testing.assert_close(ops.gelu_and_mul(x).double().flatten(), want, rtol=tolerance, atol=tolerance)
+
+
 def rotated(x: np.ndarray, positions: list[int], table: np.ndarray, head_size: int, is_neox: bool) -> np.ndarray:
     """Rotary embedding of float32 numbers, pair by pair."""
     half = table.shape[1] // 2
@@ -146,6 +163,9 @@ REFUSED = [
         r"fused_add_rms_norm: variance_size 9",
     ),
     (lambda: ops.silu_and_mul(random(2, 7)), r"silu_and_mul: x must be floating with an even last.*\[2, 7\]"),
+    (lambda: ops.gelu_and_mul(random(2, 7)), r"gelu_and_mul: x must be floating with an even last.*\[2, 7\]"),
+    (lambda: ops.gelu_and_mul(torch.arange(8)), r"gelu_and_mul: x must be floating .*torch.int64 of shape \[8\]"),
+    (lambda: ops.gelu_and_mul(random(2, 8), "erf"), r"gelu_and_mul: approximate must be 'none' or 'tanh', got 'erf'"),
     (
         lambda: ops.rotary_embedding(torch.arange(6).float(), random(6, 8), random(6, 8), 8, TABLE, True),
         r"positions must be integers, got torch.float32",

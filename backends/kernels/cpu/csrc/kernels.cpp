@@ -1,6 +1,8 @@
 // One translation unit: torch's headers take longer to compile than all kernels together.
 #include <torch/library.h>
 
+#include "gelu_and_mul.h"
+#include "quantization.h"
 #include "rms_norm.h"
 #include "rotary_embedding.h"
 #include "silu_and_mul.h"
@@ -10,5 +12,12 @@ TORCH_LIBRARY_IMPL(vllm_ir_cpu, CPU, m) {
   m.impl("rms_norm", vllm_ir::rms_norm);
   m.impl("fused_add_rms_norm_", vllm_ir::fused_add_rms_norm_);
   m.impl("silu_and_mul", vllm_ir::silu_and_mul);
+  m.impl("gelu_and_mul", vllm_ir::gelu_and_mul);
   m.impl("rotary_embedding_", vllm_ir::rotary_embedding_);
+  m.impl("static_scaled_fp8_quant", vllm_ir::static_scaled_fp8_quant);
+  m.impl("dynamic_per_token_scaled_fp8_quant", vllm_ir::dynamic_per_token_scaled_fp8_quant);
+  m.impl("per_token_group_fp8_quant", vllm_ir::per_token_group_fp8_quant);
+  m.impl("static_scaled_int8_quant", vllm_ir::static_scaled_int8_quant);
+  m.impl("dynamic_per_token_scaled_int8_quant", vllm_ir::dynamic_per_token_scaled_int8_quant);
+  m.impl("per_token_group_int8_quant", vllm_ir::per_token_group_int8_quant);
 }
