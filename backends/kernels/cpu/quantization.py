@@ -71,9 +71,13 @@ def _takes_static(x: Tensor, scale: Tensor) -> bool:
     return takes_rows(x) and _takes_one_number(scale)
 
 
-def _takes_tokens(x: Tensor, scale_ub: Tensor | None = None) -> bool:
+def _takes_elements(x: Tensor) -> bool:
     # The native definition refuses rows without elements.
-    return takes_rows(x) and known(x.shape[-1] > 0) and (scale_ub is None or _takes_one_number(scale_ub))
+    return takes_rows(x) and known(x.shape[-1] > 0)
+
+
+def _takes_tokens(x: Tensor, scale_ub: Tensor | None) -> bool:
+    return _takes_elements(x) and (scale_ub is None or _takes_one_number(scale_ub))
 
 
 def _takes_groups(x: Tensor, group_size: int, epsilon: float) -> bool:
@@ -105,7 +109,7 @@ def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None
     return quantized, scales
 
 
-@ops.dynamic_per_token_scaled_int8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_tokens)
+@ops.dynamic_per_token_scaled_int8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_elements)
 def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     """`dynamic_per_token_scaled_int8_quant` by the kernel."""
     quantized, scales = call(DYNAMIC_PER_TOKEN_SCALED_INT8_QUANT, x)
