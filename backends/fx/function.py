@@ -18,14 +18,15 @@ from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.backends.fx.errors import OperatorError, located
 from vllm_ir.backends.fx.known_results import KnownResults
-from vllm_ir.backends.fx.layout import has_strides, tensor_of, with_strides
+from vllm_ir.backends.fx.layout import tensor_of, with_strides
 from vllm_ir.backends.fx.metas import set_value
+from vllm_ir.backends.fx.operand_layouts import OperandLayouts
 from vllm_ir.dialects.torch.call import REASON, CallOp
 from vllm_ir.dialects.torch.constant import ConstantOp
 from vllm_ir.dialects.vllm_ir.function import STORAGE, FuncOp, root_of, written_buffers
 from vllm_ir.dialects.vllm_ir.high_level import donated_indices
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, RelayoutOp, ViewOp, WriteOp
-from vllm_ir.dialects.vllm_ir.types import BufferType, byte_size, element_type_of, shape_of, sizes_of
+from vllm_ir.dialects.vllm_ir.types import BufferType, shape_of
 from vllm_ir.frontends.fx.arithmetic import INTEGER_FUNCTIONS, compute
 from vllm_ir.frontends.fx.errors import error_summary
 from vllm_ir.frontends.fx.opaque import absent_arguments, opaque_functional
@@ -33,7 +34,7 @@ from vllm_ir.frontends.fx.regions import may_overlap
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.storages import nodes_in, storage_key, tensors_in
 from vllm_ir.frontends.fx.torch_objects import Overload, call_node, is_overload, map_nodes, rename_node, reserve_name
-from vllm_ir.frontends.fx.types import is_shaped, known_dtype
+from vllm_ir.frontends.fx.types import known_dtype
 from vllm_ir.frontends.fx.values import decode, is_sequence, number
 from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.dialect import call_arguments
@@ -126,6 +127,7 @@ class FunctionExporter:
         self.root = root
         self.functions = functions
         self.values: dict[SSAValue, object] = {}
+        self.operands = OperandLayouts(builder.emit, self.values)
         self.constants = 0
         self._sub_graphs: dict[str, str] = {}
         """Attributes that hold other functions of the module, by the names of the functions."""
@@ -228,72 +230,24 @@ class FunctionExporter:
         target = resolve(op.target)
         args, kwargs = self._arguments(op)
         if is_overload(target) and op_info(target).layout_sensitive:
-            args, kwargs = self._restride(op, args, kwargs)
+            args, kwargs = self.operands.restride(op, args, kwargs)
         if op.target.startswith("python."):
             self.values[op.results[0]] = self._scalar(target, args)
             return
+        if any(leaf.op == "get_attr" and leaf.target in self._sub_graphs.values() for leaf in nodes_in(args)):
+            args, kwargs = self.operands.as_sub_graphs_expect(op, args, kwargs)
         node = None
         if is_overload(target) and op_info(target).is_view:
-            args, kwargs = self._with_known_strides(op, args, kwargs)
-            if self._has_other_layout(op):
-                node = self._view_of_other_layout(op, target, args, kwargs)
+            args, kwargs = self.operands.with_known_strides(op, args, kwargs)
+            if self.operands.has_other_layout(op):
+                node = self.operands.view_of_other_layout(op, target, args, kwargs)
                 if node is None:
-                    args, kwargs = self._restride(op, args, kwargs)
+                    args, kwargs = self.operands.restride(op, args, kwargs)
         node = node or self.builder.emit(target, args, kwargs)
         self._bind_results(op, node)
         if isinstance(reason := op.attributes.get(REASON), StringAttr):
             self.builder.copies[node] = reason.data
             self.values[op.results[0]] = with_strides(self.builder.emit, node, op.results[0].type)
-
-    def _with_known_strides(
-        self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Give a view as another element type, which looks at strides also where they lead nowhere, a copy then.
-
-        Those of a value are others in fake tensors than in real ones.
-        """
-        if not op.operands or isinstance(base := op.operands[0].type, BufferType) or not is_shaped(base):
-            return args, kwargs
-        old, new = byte_size(element_type_of(base)), byte_size(element_type_of(op.results[0].type))
-        sizes, node = sizes_of(base), self.values.get(op.operands[0])
-        free = 0 in sizes or sizes[-1:] == (1,) or (new > old and 1 in sizes)
-        if old == new or not free or not isinstance(node, fx.Node):
-            return args, kwargs
-        copy = self.builder.emit(aten.clone.default, (node,), {"memory_format": torch.contiguous_format})
-        return map_nodes((args, kwargs), lambda other: copy if other is node else other)
-
-    def _has_other_layout(self, op: CallOp | ViewOp) -> bool:
-        """Whether the value that is viewed has other strides here than in eager mode."""
-        kind, node = op.operands[0].type, self.values.get(op.operands[0])
-        return not isinstance(kind, BufferType) and isinstance(node, fx.Node) and not has_strides(tensor_of(node), kind)
-
-    def _view_of_other_layout(
-        self, op: CallOp | ViewOp, target: Overload, args: tuple[object, ...], kwargs: Mapping[str, object]
-    ) -> fx.Node | None:
-        """A view that eager takes, of the layout that the value happens to have here; None if that is not possible."""
-        if element_type_of(op.results[0].type) != element_type_of(op.operands[0].type):
-            return None
-        try:
-            return self.builder.emit(target, args, kwargs)
-        except OperatorError:
-            return None
-
-    def _restride(
-        self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Give an operator that looks at memory its operands as eager lays them out."""
-        fixed = self._restrided(op, [self.values.get(operand) for operand in op.operands])
-        return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
-
-    def _restrided(self, op: CallOp | ViewOp, nodes: Sequence[object]) -> dict[fx.Node, fx.Node]:
-        """For the node of each tensor operand, one with the same value and the strides of the operand's type."""
-        fixed: dict[fx.Node, fx.Node] = {}
-        for operand, node in zip(op.operands, nodes, strict=True):
-            if not isinstance(node, fx.Node) or isinstance(operand.type, BufferType):
-                continue
-            if isinstance(node.meta["val"], Tensor):
-                fixed[node] = with_strides(self.builder.emit, node, operand.type)
-        return fixed
 
     def _bind_results(self, op: Operation, node: fx.Node) -> None:
         """Connect results, in the order of the leaves of what the node gives."""
@@ -329,7 +283,7 @@ class FunctionExporter:
         args, kwargs = self._arguments(op, operands)
         nodes = [node if isinstance(node, fx.Node) else None for node in operands]
         if info.layout_sensitive:
-            fixed = self._restrided(op, nodes)
+            fixed = self.operands.restrided(op, nodes)
             args, kwargs = map_nodes((args, kwargs), lambda node: fixed.get(node, node))
             nodes = [None if node is None else fixed.get(node, node) for node in nodes]
         bound = {a.name: v for a, v in zip(info.arguments, [*args, *kwargs.values()], strict=True)}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, fx
@@ -116,16 +117,36 @@ def _dense_order(sizes: Sequence[object], steps: Sequence[int | str]) -> list[in
     """Dimensions from the largest stride to the smallest, if the strides are those of memory without gaps.
 
     Sizes are integers or expressions; they are compared with strides by their text, so that nothing is guarded on.
+    PyTorch writes `Max(1, size)` in strides, for tensors without elements, whose strides are free.
     """
     remaining = [dimension for dimension, size in enumerate(sizes) if size != 1]
     order = [dimension for dimension, size in enumerate(sizes) if size == 1]
     inner: list[int] = []
     step: Any = 1  # an integer or an expression of sympy, which has no types
     while remaining:
-        found = next((dimension for dimension in reversed(remaining) if str(steps[dimension]) == str(step)), None)
+        text = _without_maximum(str(step))
+        found = next(
+            (dimension for dimension in reversed(remaining) if _without_maximum(str(steps[dimension])) == text), None
+        )
         if found is None:
             return None
         remaining.remove(found)
         inner.append(found)
         step = step * sizes[found]
     return order + inner[::-1]
+
+
+class _WithoutMaximum(ast.NodeTransformer):
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node = cast(ast.Call, self.generic_visit(node))
+        others = [
+            argument for argument in node.args if not (isinstance(argument, ast.Constant) and argument.value == 1)
+        ]
+        if isinstance(node.func, ast.Name) and node.func.id == "Max" and len(node.args) == 2 and len(others) == 1:
+            return others[0]
+        return node
+
+
+def _without_maximum(text: str) -> str:
+    """An expression, in one way of writing it, with `size` in the place of `Max(1, size)`."""
+    return ast.unparse(_WithoutMaximum().visit(ast.parse(text, mode="eval")))

@@ -248,7 +248,10 @@ class _Probe:
 
 
 def merge_operands(op: CallOp, storages: Storages) -> None:
-    """Make operands that are the same window one operand, so that a copy of one is a copy of all."""
+    """Make operands that are the same window one operand, so that a copy of one is a copy of all.
+
+    One that is written stands for the others: `check_operands` knows of it that it can be written.
+    """
     first: dict[tuple[Root, Attribute], int] = {}
     position: list[int] = []
     kept: list[SSAValue] = []
@@ -261,6 +264,8 @@ def merge_operands(op: CallOp, storages: Storages) -> None:
         position.append(new)
     if len(kept) == len(position):
         return
+    for index in op.write_indices:
+        kept[position[index]] = op.operands[index]
     _renumber(op, position, kept)
 
 

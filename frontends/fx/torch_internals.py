@@ -21,7 +21,12 @@ from torch._subclasses.fake_impls import fast_detach
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorConverter, FakeTensorMode, unset_fake_temporarily
 from torch.fx import _symbolic_trace
 from torch.fx._lazy_graph_module import _LazyGraphModule, _use_lazy_graph_module
-from torch.fx.experimental.proxy_tensor import PythonKeyTracer, get_proxy_mode, make_fx
+from torch.fx.experimental.proxy_tensor import (
+    PythonKeyTracer,
+    disable_proxy_modes_tracing,
+    get_proxy_mode,
+    make_fx,
+)
 from torch.fx.experimental.sym_node import METHOD_TO_OPERATOR
 from torch.fx.experimental.symbolic_shapes import (
     StatefulSymbolicContext,
@@ -107,8 +112,10 @@ def fakes_on_new_storage(
 
 
 def restride_fake(fake: torch.Tensor, strides: Sequence[int]) -> None:
-    """Change the strides of a fake tensor, which nothing records."""
-    with no_dispatch(), torch.no_grad():
+    """Change the strides of a fake tensor, which nothing records, and which ties no symbolic offset to a number."""
+    environment = fake.fake_mode.shape_env if isinstance(fake, FakeTensor) else None
+    guards = environment.suppress_guards() if environment is not None else nullcontext()
+    with guards, disable_proxy_modes_tracing(), no_dispatch(), torch.no_grad():
         fake.as_strided_(fake.size(), strides)
 
 

@@ -150,10 +150,9 @@ def _sharing(
 def _label(tensor: Tensor, names: dict[int, str], fresh: dict[int, tuple[str, int]]) -> tuple[str, int]:
     storage = tensor.untyped_storage()
     address = storage.data_ptr()
-    if storage.nbytes() == 0 or address == 0:
+    if tensor.numel() == 0 or storage.nbytes() == 0 or address == 0:
+        # Fake tensors lose the storage of some views without elements, and nothing can be read or written there.
         return "no memory", 0
-    if tensor.numel() == 0:  # has no address
-        return names.get(address, "no memory"), 0
     if address in names:
         return names[address], tensor.data_ptr() - address
     name, start = fresh.setdefault(address, (f"new memory {len(fresh)}", tensor.data_ptr()))

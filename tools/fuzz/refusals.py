@@ -11,8 +11,10 @@ REASONS: dict[str, str] = {
     r"assigns a new tensor to its attribute": "a module that is imported directly replaces a buffer",
     r"has no StableHLO form": "an operator without a StableHLO form",
     r"data-dependent expression": "a size that depends on data",
+    r"as_strided without an offset on a window without elements": "where a view without elements begins",
     r"as_strided on memory with gaps": "the gaps of a new tensor",
     r"looks at the memory of a tensor with strides .* which has gaps": "memory that no argument holds, as values",
+    r"share memory in ways that are not known at compile time": "arguments of dynamic sizes whose windows differ",
     r"reaches memory that no argument holds": "memory that no argument holds, as values",
 }
 """Short reasons by a pattern of the message."""

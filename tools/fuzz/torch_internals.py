@@ -4,8 +4,10 @@
 # pyright: reportArgumentType=false, reportCallIssue=false
 # Private and unknown: none of this is meant as an interface, and little of it has types.
 
+import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch._dynamo
 from torch._dynamo.exc import BackendCompilerFailed, InternalTorchDynamoError, Unsupported, UserError
@@ -50,9 +52,17 @@ def cause(error: Exception) -> Exception:
     return error
 
 
+_PRODUCT = Path(__file__).parents[2]
+_FOLDERS = ("frontends", "conversions", "backends")
+
+
 def refused_by_dynamo(error: Exception) -> bool:
-    """Whether Dynamo has no graph for a program, whatever the backend."""
-    return isinstance(error, Unsupported | UserError)
+    """Whether Dynamo has no graph for a program, or fails on it, whatever the backend: none of our code has run."""
+    if isinstance(error, Unsupported | UserError):
+        return True
+    frames = traceback.extract_tb(error.__traceback__)
+    own = any(str(_PRODUCT / folder) in frame.filename for frame in frames for folder in _FOLDERS)
+    return isinstance(error, InternalTorchDynamoError) and not own
 
 
 @contextmanager

@@ -79,3 +79,13 @@ vllm_ir.func @outside(%x: tensor<4xf32>) -> tensor<f32> {
   %sum = torch.call @aten.sum.default(%window, dtype = none) reads(%window) : (!vllm_ir.buffer<3xf32, offset = 3>) -> tensor<f32>
   vllm_ir.return %sum : tensor<f32>
 }
+
+// -----
+
+// CHECK: as_strided without an offset on a window without elements, !vllm_ir.buffer<5x0xf32, strides = [1, 10], offset = 5>; pass storage_offset
+vllm_ir.func @main(%a: !vllm_ir.buffer<16x1x5xf32> {vllm_ir.mutated}) {
+  %diagonal = vllm_ir.view @aten.diagonal.default(%a, -1, 1, 0) : (!vllm_ir.buffer<16x1x5xf32>) -> !vllm_ir.buffer<5x0xf32, strides = [1, 10], offset = 5>
+  %strided = vllm_ir.view @aten.as_strided.default(%diagonal, [1, 2], [4, 2], none) : (!vllm_ir.buffer<5x0xf32, strides = [1, 10], offset = 5>) -> !vllm_ir.buffer<1x2xf32, strides = [4, 2], offset = 5>
+  %new = torch.call @aten.add_.Tensor(%strided, 1, alpha = 1) reads(%strided) writes(%strided) returns [0] : (!vllm_ir.buffer<1x2xf32, strides = [4, 2], offset = 5>) -> !vllm_ir.buffer<1x2xf32, strides = [4, 2], offset = 5>
+  vllm_ir.return none
+}

@@ -1,0 +1,128 @@
+"""Arguments that an implementation is tried on: generated ones, and others made of them.
+
+Sizes and dtypes vary through the options of the op's input generator (`num_tokens`, `hidden_size`, `dtype`, where it has
+them); layouts and contents vary by laying the generated tensors out in other ways and planting values in them.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from vllm_ir.frontends.ops import IrOp
+
+NUM_TOKENS = (0, 1, 3, 17)
+HIDDEN_SIZES = (128, 1, 33, 96)
+DTYPES = (torch.float32, torch.bfloat16, torch.float16)
+_SIZES = {"num_tokens": NUM_TOKENS, "hidden_size": HIDDEN_SIZES}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Arguments by position, with defaults filled in."""
+
+    name: str
+    args: tuple[object, ...]
+
+    def copies(self) -> list[object]:
+        """The arguments in memory of their own, laid out like these, gaps included."""
+        return [copied(arg) if isinstance(arg, Tensor) else arg for arg in self.args]
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """A tensor in a storage of its own with the same bytes, offset and strides."""
+    storage = tensor.untyped_storage()
+    whole = torch.empty(0, dtype=torch.uint8).set_(storage).clone()
+    return (
+        torch.empty(0, dtype=tensor.dtype)
+        .set_(whole.untyped_storage())
+        .as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+    )
+
+
+def cases(op: IrOp, seed: int) -> Iterator[Case]:
+    """The cases of an op, the same ones for the same seed."""
+    for options in _options(op):
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                generated = tuple(op.complete(op.generate_inputs(**options)))
+            except (RuntimeError, ValueError):
+                continue  # the generator has no arguments of such sizes
+            text = ", ".join(f"{name}={value}" for name, value in options.items()) or "defaults"
+            yield Case(text, generated)
+            if options.get("num_tokens") != 0:
+                yield from _variants(text, generated)
+
+
+def _options(op: IrOp) -> Iterator[dict[str, object]]:
+    """Options of the generator: each dtype with all other options as they are, and each size for one dtype."""
+    assert op.inputs.fn is not None
+    parameters = inspect.signature(op.inputs.fn).parameters
+    dtypes: Sequence[object] = DTYPES if "dtype" in parameters else (None,)
+    sizes = {name: values for name, values in _SIZES.items() if name in parameters}
+    yield {}
+    for dtype, values in product(dtypes, product(*sizes.values())):
+        options = dict(zip(sizes, values, strict=True))
+        yield options if dtype is None else {**options, "dtype": dtype}
+
+
+def _variants(text: str, args: tuple[object, ...]) -> Iterator[Case]:
+    for name, lay_out in LAYOUTS.items():
+        yield Case(f"{text}, {name}", tuple(lay_out(arg) if _is_matrix(arg) else arg for arg in args))
+    for name, value in EDGE_VALUES.items():
+        yield Case(f"{text}, {name}", tuple(_with_value(arg, value) if _is_floating(arg) else arg for arg in args))
+
+
+def _is_matrix(arg: object) -> bool:
+    return isinstance(arg, Tensor) and arg.dim() >= 2
+
+
+def _is_floating(arg: object) -> bool:
+    return isinstance(arg, Tensor) and arg.is_floating_point() and arg.dim() >= 2
+
+
+def _with_gaps(tensor: Tensor) -> Tensor:
+    """Rows with unused elements behind them."""
+    wide = tensor.new_zeros((*tensor.shape[:-1], tensor.shape[-1] + 3))
+    return wide[..., : tensor.shape[-1]].copy_(tensor)
+
+
+def _transposed(tensor: Tensor) -> Tensor:
+    """The last two dimensions the other way round in memory."""
+    return tensor.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+def _shifted(tensor: Tensor) -> Tensor:
+    """One element into its storage, so that it is aligned to nothing wider."""
+    room = tensor.new_zeros(tensor.numel() + 1)
+    return room[1:].view(tensor.shape).copy_(tensor)
+
+
+Layout = Callable[[Tensor], Tensor]
+LAYOUTS: dict[str, Layout] = {"gaps between rows": _with_gaps, "columns first": _transposed, "shifted": _shifted}
+EDGE_VALUES: dict[str, Callable[[torch.finfo], float]] = {
+    "infinite": lambda _: float("inf"),
+    "negative infinite": lambda _: float("-inf"),
+    "not a number": lambda _: float("nan"),
+    "zero": lambda _: 0.0,
+    "negative zero": lambda _: -0.0,
+    "large": lambda info: min(info.max, 1e4),
+    "tiny": lambda info: info.tiny,
+}
+
+
+def _with_value(arg: object, value: Callable[[torch.finfo], float]) -> object:
+    """The tensor with a value in the middle of its second row, and all over its last one."""
+    assert isinstance(arg, Tensor)
+    changed = arg.clone()
+    number = value(torch.finfo(arg.dtype))
+    rows = changed.view(-1, changed.shape[-1])
+    if rows.numel():
+        rows[min(1, len(rows) - 1), rows.shape[-1] // 2] = number
+    if len(rows) > 2:
+        rows[-1] = number
+    return changed
