@@ -1,6 +1,6 @@
-"""The kernels as torch operators, in the namespace `vllm_ir_cpu`.
+"""The kernels as torch operators, in the namespace `vllm_ir_cpu`: how they are defined, and those of rows.
 
-Schemas and fake kernels are defined here, so that programs that use the operators can be traced, compiled and parsed
+Schemas and fake kernels are defined in Python, so that programs that use the operators can be traced, compiled and parsed
 before the extension is built. The C++ kernels are registered for the dispatch key CPU when the extension is loaded;
 until then, a call lands in a kernel of lower precedence, which loads it and calls again.
 """
@@ -24,7 +24,7 @@ Operator = OpOverload[..., object]
 _LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 
 
-def _define(schema: str, fake: Callable[..., object]) -> Operator:
+def define(schema: str, fake: Callable[..., object]) -> Operator:
     """Define an operator, by its schema with the name in front."""
     name = schema.partition("(")[0]
     _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -62,23 +62,23 @@ def _silu_and_mul_fake(x: Tensor) -> Tensor:
     return torch.empty_like(x[..., : x.shape[-1] // 2])
 
 
-def _in_place_fake(*_args: object) -> None:
+def in_place_fake(*_args: object) -> None:
     """Nothing to infer: the results are the arguments."""
 
 
-RMS_NORM = _define(
+RMS_NORM = define(
     "rms_norm(Tensor x, Tensor? weight, float epsilon, SymInt? variance_size=None) -> Tensor", _rms_norm_fake
 )
-FUSED_ADD_RMS_NORM_ = _define(
+FUSED_ADD_RMS_NORM_ = define(
     "fused_add_rms_norm_(Tensor(a!) x, Tensor(b!) residual, Tensor? weight, float epsilon, SymInt? variance_size=None)"
     " -> ()",
-    _in_place_fake,
+    in_place_fake,
 )
-SILU_AND_MUL = _define("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul_fake)
-ROTARY_EMBEDDING_ = _define(
+SILU_AND_MUL = define("silu_and_mul(Tensor x) -> Tensor", _silu_and_mul_fake)
+ROTARY_EMBEDDING_ = define(
     "rotary_embedding_(Tensor positions, Tensor(a!) query, Tensor(b!) key, int head_size, Tensor cos_sin_cache, "
     "bool is_neox) -> ()",
-    _in_place_fake,
+    in_place_fake,
 )
 
 

@@ -1,6 +1,9 @@
 // One translation unit: torch's headers take longer to compile than all kernels together.
 #include <torch/library.h>
 
+#include "fused_moe.h"
+#include "kv_cache.h"
+#include "paged_attention.h"
 #include "rms_norm.h"
 #include "rotary_embedding.h"
 #include "silu_and_mul.h"
@@ -11,4 +14,7 @@ TORCH_LIBRARY_IMPL(vllm_ir_cpu, CPU, m) {
   m.impl("fused_add_rms_norm_", vllm_ir::fused_add_rms_norm_);
   m.impl("silu_and_mul", vllm_ir::silu_and_mul);
   m.impl("rotary_embedding_", vllm_ir::rotary_embedding_);
+  m.impl("reshape_and_cache_", vllm_ir::reshape_and_cache_);
+  m.impl("paged_attention", vllm_ir::paged_attention);
+  m.impl("fused_moe", vllm_ir::fused_moe);
 }
