@@ -3,7 +3,7 @@
 Importing this package registers the ops of the families below.
 """
 
-from vllm_ir.frontends.ops import activations, attention, kv_cache, moe, norms, rope
+from vllm_ir.frontends.ops import activations, attention, collectives, kv_cache, moe, norms, rope
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig, KernelConfig
 from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl
 from vllm_ir.frontends.ops.op import IrOp
@@ -18,6 +18,7 @@ __all__ = [
     "OpNamespace",
     "activations",
     "attention",
+    "collectives",
     "get_op",
     "kv_cache",
     "moe",
