@@ -25,18 +25,18 @@ def paged_attention(
 ) -> Tensor:
     """Causal attention of the last tokens of several sequences to all tokens of their sequence.
 
-    Key `j` of a sequence is at offset `j % block_size` of its block `j // block_size`. Of a sequence with `n` tokens, `m`
-    of them in `query`, the query token `i` sees the keys `0` to `n - m + i`. Heads of queries come in groups, as many as
-    there are heads of keys: head `h` attends with the head `h // (heads // kv_heads)`. A token that sees no key gets
-    zeros: one behind the last sequence, or of a sequence that has fewer tokens in the cache than in `query`.
+    Key `j` of a sequence is at offset `j % block_size` of its block `j // block_size`. Of a sequence with `n` tokens,
+    `m` of them in `query`, the query token `i` sees the keys `0` to `n - m + i`. Heads of queries come in groups, as
+    many as there are heads of keys: head `h` attends with the head `h // (heads // kv_heads)`. A token that sees no key
+    gets zeros: one behind the last sequence, or of a sequence that has fewer tokens in the cache than in `query`.
 
     Args:
         query: floating, `[tokens, heads, head_size]`; the sequences' tokens one sequence after another.
         key_cache: floating, `[blocks, block_size, kv_heads, head_size]`.
         value_cache: likewise. What lies within the sequences' lengths must be finite.
         block_table: int32 or int64, `[sequences, max_blocks]`. Entries behind a sequence's last block are not used.
-        seq_lens: int32 or int64, `[sequences]`: tokens of each sequence in the cache, those of `query` included; at most
-            `max_blocks * block_size`.
+        seq_lens: int32 or int64, `[sequences]`: tokens of each sequence in the cache, those of `query` included; at
+            most `max_blocks * block_size`.
         query_start: int32 or int64, `[sequences + 1]`, from 0 on and not decreasing: where each sequence's tokens begin
             in `query`, and where the last one's end.
         scale: factor of the products of queries and keys.
@@ -68,16 +68,18 @@ def paged_attention(
     seen = (starts[:, None] <= places) & (places < ends[:, None]) & cached & (offsets <= last)
     if sliding_window is not None:
         seen = seen & (offsets > last - sliding_window)
-    grouped = query.float().unflatten(1, (kv_heads, heads // kv_heads)).permute(1, 0, 2, 3)
+    grouped = query.float().reshape(tokens, kv_heads, heads // kv_heads, head_size).transpose(0, 1)
     scores = grouped.flatten(1, 2) @ keys.permute(1, 2, 0) * scale
     if soft_cap is not None:
         scores = torch.tanh(scores / soft_cap) * soft_cap
-    hidden = ~seen.flatten(1)[:, None]  # [tokens, 1, all keys]
-    scores = scores.unflatten(1, (tokens, heads // kv_heads)).masked_fill(hidden, -torch.inf)
+    # [tokens, 1, all keys], repeated for the heads of a group.
+    hidden = ~seen.flatten(1)[:, None]
+    scores = scores.view(kv_heads, tokens, heads // kv_heads, keys.shape[0]).masked_fill(hidden, -torch.inf)
     # A row of -inf alone has no softmax; its weights are 0.
     weights = scores.softmax(-1).masked_fill(hidden, 0.0)
-    attended = (weights.flatten(1, 2) @ values.transpose(0, 1)).unflatten(1, (tokens, heads // kv_heads))
-    attended = attended.permute(1, 0, 2, 3).to(query.dtype, copy=True, memory_format=torch.contiguous_format)
+    attended = weights.flatten(1, 2) @ values.transpose(0, 1)
+    attended = attended.view(kv_heads, tokens, heads // kv_heads, head_size).transpose(0, 1)
+    attended = attended.to(query.dtype, copy=True, memory_format=torch.contiguous_format)
     return attended.view(tokens, heads, head_size)
 
 
@@ -129,7 +131,8 @@ def _check_query(query: Tensor, key_cache: Tensor, value_cache: Tensor) -> None:
 
 
 def _check_places(block_table: Tensor, seq_lens: Tensor, query_start: Tensor) -> None:
-    for name, numbers, rank in (("block_table", block_table, 2), ("seq_lens", seq_lens, 1), ("query_start", query_start, 1)):
+    given = (("block_table", block_table, 2), ("seq_lens", seq_lens, 1), ("query_start", query_start, 1))
+    for name, numbers, rank in given:
         if numbers.dtype not in _INTEGERS or numbers.dim() != rank:
             raise ValueError(
                 f"vllm_ir.paged_attention: {name} must be int32 or int64 with {rank} dimension{'s' * (rank > 1)}, got "
@@ -138,8 +141,8 @@ def _check_places(block_table: Tensor, seq_lens: Tensor, query_start: Tensor) ->
     sequences = seq_lens.shape[0]
     if block_table.shape[0] != sequences or query_start.shape[0] != sequences + 1:
         raise ValueError(
-            f"vllm_ir.paged_attention: for the {sequences} sequences of seq_lens, block_table must have {sequences} rows "
-            f"and query_start {sequences + 1} elements, got shapes {list(block_table.shape)} and "
+            f"vllm_ir.paged_attention: for the {sequences} sequences of seq_lens, block_table must have {sequences} "
+            f"rows and query_start {sequences + 1} elements, got shapes {list(block_table.shape)} and "
             f"{list(query_start.shape)}"
         )
 

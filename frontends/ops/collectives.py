@@ -1,7 +1,7 @@
 """Collectives over the ranks of a process group, in terms of torch's functional collectives.
 
-`group_name` is the name under which torch knows the group, `ProcessGroup.group_name`. All ranks of the group call the same
-op with tensors of the same dtype and shape. Results wait for the other ranks before anything reads them.
+`group_name` is the name under which torch knows the group, `ProcessGroup.group_name`. All ranks of the group call the
+same op with tensors of the same dtype and shape. Results wait for the other ranks before anything reads them.
 """
 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
@@ -13,6 +13,9 @@ import torch
 from torch import Tensor
 
 from vllm_ir.frontends.ops.registry import register_op
+
+if torch.distributed.is_available():
+    import torch.distributed._functional_collectives  # pyright: ignore[reportUnusedImport]  # defines fake collectives
 
 _functional = torch.ops._c10d_functional
 

@@ -1,6 +1,6 @@
 """Writing keys and values into a paged cache.
 
-A cache is `[blocks, block_size, kv_heads, head_size]`. A token's place in it is a *slot*, `block * block_size + offset`.
+A cache is `[blocks, block_size, kv_heads, head_size]`. A token's place is a *slot*, `block * block_size + offset`.
 """
 
 import torch

@@ -82,6 +82,6 @@ def _check(x: Tensor, w13: Tensor, w2: Tensor, topk_weights: Tensor, topk_ids: T
         )
     if topk_ids.dim() != 2 or topk_ids.shape[0] != tokens or topk_weights.shape != topk_ids.shape:
         raise ValueError(
-            f"vllm_ir.fused_moe: topk_weights and topk_ids must be [{tokens}, k], a row for each token of x, got shapes "
-            f"{list(topk_weights.shape)} and {list(topk_ids.shape)}"
+            f"vllm_ir.fused_moe: topk_weights and topk_ids must be [{tokens}, k], a row for each token of x, got "
+            f"shapes {list(topk_weights.shape)} and {list(topk_ids.shape)}"
         )

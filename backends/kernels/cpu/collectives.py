@@ -14,11 +14,10 @@ from torch import Tensor
 
 from vllm_ir.backends.kernels.cpu.layouts import is_dense, known
 from vllm_ir.backends.kernels.cpu.providers import PROVIDER
-from vllm_ir.frontends.distributed.torch_internals import cpu_backend, group_named
 from vllm_ir.frontends.ops import ops
 
-DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32, torch.int64, torch.int8, torch.uint8)
-"""Those that gloo adds up."""
+_FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_INTEGERS = (torch.int32, torch.int64, torch.int8, torch.uint8)
 SUPPORTED = torch.distributed.is_available()
 
 
@@ -33,8 +32,11 @@ def _is_contiguous(x: Tensor) -> bool:
 
 
 def _takes_all_reduce(x: Tensor, group_name: str) -> bool:
-    if not is_dense(x) or x.dtype not in DTYPES or not _is_contiguous(x):
+    if not is_dense(x) or x.dtype not in (*_FLOATS, *_INTEGERS) or not _is_contiguous(x):
         return False
+    # Not there in a torch without collectives.
+    from vllm_ir.frontends.distributed.torch_internals import cpu_backend, group_named
+
     group = group_named(group_name)
     return group is not None and cpu_backend(group) == "gloo"
 

@@ -1,8 +1,8 @@
 """The kernels as torch operators, in the namespace `vllm_ir_cpu`: how they are defined, and those of rows.
 
-Schemas and fake kernels are defined in Python, so that programs that use the operators can be traced, compiled and parsed
-before the extension is built. The C++ kernels are registered for the dispatch key CPU when the extension is loaded;
-until then, a call lands in a kernel of lower precedence, which loads it and calls again.
+Schemas and fake kernels are defined in Python, so that programs that use the operators can be traced, compiled and
+parsed before the extension is built. The C++ kernels are registered for the dispatch key CPU when the extension is
+loaded; until then, a call lands in a kernel of lower precedence, which loads it and calls again.
 """
 
 # pyright: reportUnknownMemberType=false
