@@ -70,7 +70,7 @@ def _check(x: Tensor, w13: Tensor, w2: Tensor, topk_weights: Tensor, topk_ids: T
                 f"{weight.dtype} of shape {list(weight.shape)}"
             )
     experts, rows, columns = w13.shape
-    if columns != size or rows % 2 or w2.shape[0] != experts or w2.shape[1] != size or w2.shape[2] != rows // 2:
+    if columns != size or w2.shape[0] != experts or w2.shape[1] != size or rows != 2 * w2.shape[2]:
         raise ValueError(
             f"vllm_ir.fused_moe: w13 must be [experts, 2 * i, {size}] and w2 [experts, {size}, i] for an x of {size} "
             f"columns, got shapes {list(w13.shape)} and {list(w2.shape)}"

@@ -1,4 +1,4 @@
-"""The kernel of `paged_attention`: within a derived bound of the native definition and of float64, and planted faults."""
+"""The kernel of `paged_attention`: within a derived bound of the native definition and of float64; planted faults."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -82,14 +82,14 @@ def cases(dtype: torch.dtype) -> Iterator[list]:
 
 def one_by_one(args: list, dtype: torch.dtype, fault: str = "") -> Tensor:
     """One sequence, token and group of heads after the other, in `dtype`; the result is not rounded."""
-    query, key_cache, value_cache, table, lengths, starts, scale, window, cap = args
-    tokens, heads, size = query.shape
-    kv_heads = key_cache.shape[2]
+    query, *caches, table, lengths, starts, scale, window, cap = args
+    heads, size, kv_heads = *query.shape[1:], caches[0].shape[2]
     result = torch.zeros(query.shape, dtype=dtype)
     for row, length, start, end in zip(table, lengths.tolist(), starts.tolist(), starts.tolist()[1:], strict=False):
-        key, value = (cache[row.clamp(min=0)].flatten(0, 1).to(dtype).transpose(0, 1) for cache in args[1:3])
+        blocks = row.clamp(min=0)
         if fault == "blocks in the order of memory":
-            key, value = (cache[row.clamp(min=0).sort().values].flatten(0, 1).to(dtype).transpose(0, 1) for cache in args[1:3])
+            blocks = blocks.sort().values
+        key, value = (cache[blocks].flatten(0, 1).to(dtype).transpose(0, 1) for cache in caches)
         for token in range(start, end):
             behind = length - end + token + 1
             behind += {"one key too many": 1, "one key too few": -1}.get(fault, 0)
@@ -149,10 +149,10 @@ def weight_error(args: list, chain: float) -> float:
 def result_error(args: list, chain: float, tiles: float) -> float:
     """How far a float32 result may be from the exact one, for products of chains of `chain` roundings.
 
-    A weighted mean moves by twice the relative error of its weights, times the greatest value. Beside that, the two sums
-    round once for each key, and products, quotient and normalisation once each. Where sums are corrected as greater
-    scores come, the corrections' exponents add up to at most the range of the scores, and each tile adds 2 roundoffs of
-    exp and a rounding.
+    A weighted mean moves by twice the relative error of its weights, times the greatest value. Beside that, the two
+    sums round once for each key, and products, quotient and normalisation once each. Where sums are corrected as
+    greater scores come, the corrections' exponents add up to at most the range of the scores, and each tile adds 2
+    roundoffs of exp and a rounding.
     """
     scores, cap = greatest_product(args), args[8]
     span = 2 * (scores if cap is None else min(scores, cap))
@@ -239,7 +239,7 @@ def test_without_a_fault_the_same_implementation_passes(dtype: torch.dtype):
 
 
 LAYOUTS = {
-    # name: (of [2, blocks, block_size, kv_heads, head_size] the windows onto it as it is laid out, whether they are taken)
+    # name: (of [2, blocks, block_size, kv_heads, head_size] windows onto it as it is laid out, whether they are taken)
     "a layer of a stacked cache": (lambda x: torch.stack((x * 0, x, x * 0))[1].unbind(0), True),
     "block by block": (lambda x: x.movedim(0, 1).contiguous().unbind(1), True),
     "row by row": (lambda x: torch.cat(x.unbind(0), -1).chunk(2, -1), True),

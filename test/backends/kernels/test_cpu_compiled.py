@@ -111,9 +111,10 @@ SYMBOLIC: list[tuple[str, Callable[[Tensor], Tensor], bool]] = [
 
 @pytest.mark.parametrize(("name", "change", "taken"), SYMBOLIC, ids=lambda part: part if type(part) is str else "")
 def test_choosing_on_symbolic_sizes_ties_nothing_down(name: str, change: Callable[[Tensor], Tensor], taken: bool):
-    shapes = ShapeEnv()
+    shapes, real = ShapeEnv(), torch.empty(3, 5, 16)
     with FakeTensorMode(shape_env=shapes, static_shapes=False) as mode:
-        x = change(mode.from_tensor(torch.empty(3, 5, 16)))
+        x = change(mode.from_tensor(real))
+        assert all(isinstance(size, torch.SymInt) for size in x.shape[:-1])
         guards = len(shapes.guards)
         assert (ops.rms_norm.select([x, None, 1e-5], ["cpu"])[0].provider == "cpu") == taken
     assert len(shapes.guards) == guards

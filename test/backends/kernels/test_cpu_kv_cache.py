@@ -117,7 +117,11 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], tuple[Te
         True,
     ),
     "blocks backwards in memory": (lambda x: x.transpose(1, 2).contiguous(), lambda x: x.transpose(1, 2), True),
-    "elements of keys and values by turns": (lambda x: torch.stack(x.unbind(0), -1), lambda base: base.unbind(-1), False),
+    "elements of keys and values by turns": (
+        lambda x: torch.stack(x.unbind(0), -1),
+        lambda base: base.unbind(-1),
+        False,
+    ),
 }
 
 
@@ -183,7 +187,11 @@ def test_arguments_that_are_left_to_the_native_definition(what: str, args: tuple
     [
         ((KEY, KEY, CACHE, CACHE.clone(), SLOTS + 1), IndexError, "slot 20 is not in the cache, which has 20"),
         ((KEY, KEY, CACHE, CACHE.clone(), SLOTS.int()), RuntimeError, r"must be int64 of shape \[tokens\].*got Int"),
-        ((KEY, KEY, CACHE, CACHE.clone(), SLOTS[:1]), RuntimeError, r"key must be \[1, kv_heads, head_size\].*\[2, 3, 8"),
+        (
+            (KEY, KEY, CACHE, CACHE.clone(), SLOTS[:1]),
+            RuntimeError,
+            r"key must be \[1, kv_heads, head_size\].*\[2, 3, 8",
+        ),
         ((KEY, KEY.half(), CACHE, CACHE.clone(), SLOTS), RuntimeError, "value must be .*got Half.*and Float"),
         ((KEY, KEY, CACHE, CACHE[:4].clone(), SLOTS), RuntimeError, r"must have the same blocks and block_size, got"),
         ((KEY, KEY, CACHE, CACHE, SLOTS), RuntimeError, "unsupported operation.*memory"),

@@ -42,8 +42,8 @@ def exact(args: list[Tensor]) -> tuple[Tensor, Tensor]:
     """The result in float64, and how far one that is computed in float32 and rounded to the dtype may be from it.
 
     A product of n elements rounds n times, in any order. silu's slope is at most 1.1; silu is off by 5 roundoffs, see
-    agreement.py. What is rounded to 16 bits is half a unit farther away, each time: products, silu, gated values, and the
-    result. Errors of the second product are those of what goes into it, and its own roundings.
+    agreement.py. What is rounded to 16 bits is half a unit farther away, each time: products, silu, gated values, and
+    the result. Errors of the second product are those of what goes into it, and its own roundings.
     """
     x, w13, w2, weights, ids = (arg.double() for arg in args)
     dtype, size, width = args[0].dtype, x.shape[1], w2.shape[2]
@@ -67,7 +67,9 @@ def exact(args: list[Tensor]) -> tuple[Tensor, Tensor]:
             result[token] += weight * made
             error[token] += weight.abs() * (made_error + (ids.shape[1] + 1) * ROUNDOFF * made.abs())
     # Terms of the second order; and numbers so small that float16 keeps less of them.
-    return result, error * (1 + 4 * step) + step * result.abs() + torch.finfo(dtype).smallest_normal * step * 4 * (1 + width)
+    return result, error * (1 + 4 * step) + step * result.abs() + torch.finfo(dtype).smallest_normal * step * 4 * (
+        1 + width
+    )
 
 
 def check(implementation, dtype: torch.dtype) -> None:

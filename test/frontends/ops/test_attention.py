@@ -38,7 +38,9 @@ def one_by_one(query, key_cache, value_cache, table, lengths, starts, scale, win
     result = torch.zeros_like(query)
     for row, length, start, end in zip(table, lengths.tolist(), starts.tolist(), starts.tolist()[1:], strict=False):
         blocks = row[: -(-length // BLOCK)]
-        key, value = (cache[blocks].flatten(0, 1)[:length].float().transpose(0, 1) for cache in (key_cache, value_cache))
+        key, value = (
+            cache[blocks].flatten(0, 1)[:length].float().transpose(0, 1) for cache in (key_cache, value_cache)
+        )
         for token in range(start, end):
             last = length - (end - start) + token - start
             first = 0 if window is None else max(0, last - window + 1)
