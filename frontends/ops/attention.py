@@ -34,7 +34,8 @@ def paged_attention(
         query: floating, `[tokens, heads, head_size]`; the sequences' tokens one sequence after another.
         key_cache: floating, `[blocks, block_size, kv_heads, head_size]`.
         value_cache: likewise. What lies within the sequences' lengths must be finite.
-        block_table: int32 or int64, `[sequences, max_blocks]`. Entries behind a sequence's last block are not used.
+        block_table: int32 or int64, `[sequences, max_blocks]`; in [0, blocks). Entries behind a sequence's last block
+            are not used, and may be any numbers.
         seq_lens: int32 or int64, `[sequences]`: tokens of each sequence in the cache, those of `query` included; at
             most `max_blocks * block_size`.
         query_start: int32 or int64, `[sequences + 1]`, from 0 on and not decreasing: where each sequence's tokens begin
@@ -48,7 +49,7 @@ def paged_attention(
 
     Raises:
         ValueError: an argument's dtype or shape does not fit, or `sliding_window` or `soft_cap` is not positive.
-        IndexError: a block is not in the cache.
+        IndexError: there are not that many blocks in the cache.
     """
     _check_query(query, key_cache, value_cache)
     _check_places(block_table, seq_lens, query_start)

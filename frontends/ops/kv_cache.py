@@ -29,7 +29,7 @@ def reshape_and_cache(
 
     Raises:
         ValueError: an argument's dtype or shape does not fit.
-        IndexError: a slot is not in the cache.
+        IndexError: there are not that many slots in the cache.
     """
     _check(key, value, key_cache, value_cache, slot_mapping)
     ordered, order = torch.sort(slot_mapping, stable=True)

@@ -16,5 +16,6 @@ def test_every_op_is_measured() -> None:
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if "float16" in line]
     names = ["rms_norm", "fused_add_rms_norm", "silu_and_mul", "rotary_embedding", "rotary_embedding"]
+    names += ["reshape_and_cache", "paged_attention", "fused_moe"]
     assert [row[0] for row in rows] == names * 2
     assert all(float(cell) > 0 for row in rows for cell in row[-3:])

@@ -7,18 +7,30 @@ functional collectives allocate exactly what is needed; the variants with `out` 
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 # torch's operators lack types.
 
-from typing import cast
-
 import torch
 from torch import Tensor
 
 from vllm_ir.backends.kernels.cpu.layouts import is_dense, known
+from vllm_ir.backends.kernels.cpu.library import call, define, in_place_fake
 from vllm_ir.backends.kernels.cpu.providers import PROVIDER
 from vllm_ir.frontends.ops import ops
 
 _FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _INTEGERS = (torch.int32, torch.int64, torch.int8, torch.uint8)
 SUPPORTED = torch.distributed.is_available()
+
+
+def _all_reduce_(x: Tensor, group_name: str) -> None:
+    functional = torch.ops._c10d_functional
+    whole = x.contiguous()
+    functional.wait_tensor(functional.all_reduce_(whole, "sum", group_name))
+    if whole is not x:
+        x.copy_(whole)
+
+
+# An operator of our own: torch's in-place collective has a functional twin, which compilers put in its place, and that
+# copies what it is given.
+ALL_REDUCE_ = define("all_reduce_(Tensor(a!) x, str group_name) -> ()", in_place_fake, _all_reduce_)
 
 
 def _is_contiguous(x: Tensor) -> bool:
@@ -44,5 +56,5 @@ def _takes_all_reduce(x: Tensor, group_name: str) -> bool:
 @ops.all_reduce.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_all_reduce, inplace=True)
 def all_reduce(x: Tensor, group_name: str) -> Tensor:
     """`all_reduce` in place of `x`."""
-    functional = torch.ops._c10d_functional
-    return cast("Tensor", functional.wait_tensor(functional.all_reduce_(x, "sum", group_name)))
+    call(ALL_REDUCE_, x, group_name)
+    return x

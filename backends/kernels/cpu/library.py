@@ -24,12 +24,12 @@ Operator = OpOverload[..., object]
 _LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 
 
-def define(schema: str, fake: Callable[..., object]) -> Operator:
-    """Define an operator, by its schema with the name in front."""
+def define(schema: str, fake: Callable[..., object], kernel: Callable[..., object] | None = None) -> Operator:
+    """Define an operator, by its schema with the name in front; `kernel` is None where the extension has it."""
     name = schema.partition("(")[0]
     _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     operator = cast("Operator", getattr(getattr(torch.ops, NAMESPACE), name).default)
-    _LIBRARY.impl(name, _loading(operator), "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, _loading(operator) if kernel is None else kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
     return operator
 

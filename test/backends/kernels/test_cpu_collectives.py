@@ -58,6 +58,7 @@ def _compiled(rank: int, group: str) -> Iterator[tuple[str, object]]:
             yield f"{backend} {provider}", _same(rank, run(x)) and torch.equal(x, _of_rank(rank))
             (report,) = ir.compile_reports()
             yield f"{backend} {provider} chosen", sorted(set(report.selected_impls["all_reduce"].values()))
+            yield f"{backend} {provider} copies", [reason for _, _, reason in report.copies if "own" not in reason]
 
 
 def _in_memory(rank: int, group: str) -> Iterator[tuple[str, object]]:
@@ -73,6 +74,9 @@ def _in_memory(rank: int, group: str) -> Iterator[tuple[str, object]]:
         yield "kept", torch.equal(x, _of_rank(rank)) and torch.equal(got, _expected(rank)[1])
         turned = _of_rank(rank).t()
         yield "turned", ops.all_reduce.dispatch(turned, group).provider
+        torch.ops.vllm_ir_cpu.all_reduce_(turned, group)
+        yield "turned in place", torch.equal(turned, _expected(rank)[1].t())
+        turned = _of_rank(rank).t()
         yield "turned sum", torch.equal(ops.all_reduce(turned, group), _expected(rank)[1].t())
         yield "bool", ops.all_reduce.dispatch(_of_rank(rank, torch.bool), group).provider
         yield "no group", ops.all_reduce.dispatch(x, "nobody").provider
@@ -131,8 +135,18 @@ def test_a_sum_in_the_memory_that_is_given(ranks: list[dict[str, object]], dtype
 
 def test_what_is_kept_and_what_is_left_to_the_native_definition(ranks: list[dict[str, object]]):
     for found in ranks:
-        assert (found["kept"], found["turned sum"], found["empty"]) == (True, True, [0, 6])
+        assert (found["kept"], found["turned sum"], found["turned in place"], found["empty"]) == (
+            True,
+            True,
+            True,
+            [0, 6],
+        )
         assert (found["turned"], found["bool"], found["no group"]) == ("native", "native", "native")
+
+
+def test_only_what_is_kept_is_copied(ranks: list[dict[str, object]]):
+    for found in ranks:
+        assert found[f"vllm_ir_eager {PROVIDER} copies"] == ["%l_x_ is the caller's, who did not ask for the write"]
 
 
 def test_without_a_process_group_the_provider_refuses():

@@ -115,3 +115,4 @@ def test_only_what_a_kernel_writes_is_mutable():
     assert written("fused_add_rms_norm_") == ["x", "residual"]
     assert written("rotary_embedding_") == ["query", "key"]
     assert written("reshape_and_cache_") == ["key_cache", "value_cache"]
+    assert written("all_reduce_") == ["x"]

@@ -107,6 +107,13 @@ def test_integers_of_either_width() -> None:
     assert torch.equal(got, ops.paged_attention(query, key, value, table, lengths, starts, scale))
 
 
+def test_a_block_that_is_not_in_the_cache() -> None:
+    query, key, value, table, *others = arguments([9, 2], [2, 1])
+    table[0, 2] = len(key)
+    with pytest.raises(IndexError, match="out of bounds"):
+        ops.paged_attention(query, key, value, table, *others)
+
+
 QUERY, KEY, VALUE, TABLE, LENGTHS, STARTS, _ = arguments([5, 3], [2, 1])
 REFUSED = [
     ((QUERY.long(), KEY, VALUE, TABLE, LENGTHS, STARTS, SCALE), r"query must be floating.*got torch.int64"),
