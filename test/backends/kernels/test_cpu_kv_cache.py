@@ -127,12 +127,15 @@ LAYOUTS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], tuple[Te
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_windows_are_written_where_they_lie(layout: str, dtype: torch.dtype):
+@pytest.mark.parametrize("pieces", [True, False])
+def test_windows_are_written_where_they_lie(pieces: bool, layout: str, dtype: torch.dtype):
     make, windows, taken = LAYOUTS[layout]
     base = make(random(2, 5, 4, 3, 16, dtype=dtype, seed=2))
     key_cache, value_cache = windows(base)
     projection = random(6, 3 * 40, dtype=dtype)
     key, value, _ = projection.view(6, 3, 40).split([16, 16, 8], -1)
+    if not pieces:
+        key, value = key.contiguous(), value.contiguous()
     slots = torch.tensor([3, 19, -1, 0, 7, 3, 8, 9])[:6]
     want = OP.native(key, value, key_cache, value_cache, slots)
     expected = base.clone()
