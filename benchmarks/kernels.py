@@ -10,6 +10,7 @@ programs on the machine count little.
 from __future__ import annotations
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -22,6 +23,9 @@ from torch import Tensor
 from vllm_ir.backends.kernels.cpu import unsupported_reason
 from vllm_ir.backends.kernels.cpu.providers import PROVIDER
 from vllm_ir.frontends.ops import ops
+from vllm_ir.frontends.ops.attention import generate_paged_attention_inputs
+from vllm_ir.frontends.ops.kv_cache import generate_reshape_and_cache_inputs
+from vllm_ir.frontends.ops.moe import generate_fused_moe_inputs
 
 HEAD = 128
 
@@ -47,6 +51,17 @@ def calls(rows: int, hidden: int, dtype: torch.dtype) -> Iterator[tuple[str, str
         yield f"static_scaled_{narrow}_quant", "", (x, torch.tensor([0.02]))
         yield f"dynamic_per_token_scaled_{narrow}_quant", "", (x,)
         yield f"per_token_group_{narrow}_quant", "", (x, HEAD)
+    yield from serving_calls(rows, hidden, dtype)
+
+
+def serving_calls(rows: int, hidden: int, dtype: torch.dtype) -> Iterator[tuple[str, str, tuple[object, ...]]]:
+    """The ops with a cache, for `rows` tokens of one sequence behind others, and experts of a quarter of the width."""
+    torch.manual_seed(0)
+    heads = hidden // HEAD
+    kv_heads = math.gcd(heads, 8)
+    yield "reshape_and_cache", "", generate_reshape_and_cache_inputs(rows, 64, 16, kv_heads, HEAD, dtype)
+    yield "paged_attention", "", generate_paged_attention_inputs(rows, 1, 512, 16, heads, kv_heads, HEAD, dtype)
+    yield "fused_moe", "", generate_fused_moe_inputs(rows, hidden // 4, hidden // 4, dtype=dtype)
 
 
 def seconds(call: Callable[[], object], budget: float = 0.02) -> float:

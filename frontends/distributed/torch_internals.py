@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import cast
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, ProcessGroup, _resolve_process_group
 from torch.distributed import distributed_c10d
@@ -40,6 +41,14 @@ def group_named(name: str) -> ProcessGroup | None:
 def name_of(group: ProcessGroup) -> str:
     """What collectives call a group."""
     return group.group_name
+
+
+def cpu_backend(group: ProcessGroup) -> str | None:
+    """The backend that a group uses for tensors on the CPU; None if it has none for them."""
+    try:
+        return group._get_backend(torch.device("cpu")).name()
+    except RuntimeError:
+        return None
 
 
 def ranks_of(group: ProcessGroup) -> list[int] | None:

@@ -3,7 +3,7 @@
 Importing this package registers the ops of the families below.
 """
 
-from vllm_ir.frontends.ops import activations, norms, quantization, rope
+from vllm_ir.frontends.ops import activations, attention, collectives, kv_cache, moe, norms, quantization, rope
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig, KernelConfig
 from vllm_ir.frontends.ops.impl import NATIVE, RESERVED_PROVIDERS, IrOpImpl
 from vllm_ir.frontends.ops.op import IrOp
@@ -24,9 +24,13 @@ __all__ = [
     "OpNamespace",
     "RegistrationError",
     "activations",
+    "attention",
+    "collectives",
     "donates",
     "enable_torch_wrap",
     "get_op",
+    "kv_cache",
+    "moe",
     "norms",
     "ops",
     "quantization",

@@ -23,5 +23,6 @@ def test_every_op_is_measured() -> None:
     for narrow in ("fp8", "int8"):
         names += [f"static_scaled_{narrow}_quant", f"dynamic_per_token_scaled_{narrow}_quant"]
         names += [f"per_token_group_{narrow}_quant"]
+    names += ["reshape_and_cache", "paged_attention", "fused_moe"]
     assert [row[0] for row in rows] == names * 2
     assert all(float(cell) > 0 for row in rows for cell in row[-3:])

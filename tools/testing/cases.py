@@ -1,11 +1,11 @@
 """Arguments that an implementation is tried on: generated ones, and others made of them.
 
-Sizes and dtypes vary through the options of the op's input generator (`num_tokens`, `hidden_size`, `dtype`, where it has
-them); layouts and contents vary by laying the generated tensors out in other ways and planting values in them.
+Sizes and dtypes vary through the options of the op's input generator (`num_tokens`, `hidden_size`, `dtype`, where it
+has them); layouts and contents vary by laying the generated tensors out in other ways and planting values in them.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -45,40 +45,49 @@ def copied(tensor: Tensor) -> Tensor:
 
 def cases(op: IrOp, seed: int) -> Iterator[Case]:
     """The cases of an op, the same ones for the same seed."""
-    for options in _options(op):
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            try:
-                generated = tuple(op.complete(op.generate_inputs(**options)))
-            except (RuntimeError, ValueError):
-                continue  # the generator has no arguments of such sizes
-            text = ", ".join(f"{name}={value}" for name, value in options.items()) or "defaults"
+    for options, varied in _options(op):
+        text = ", ".join(f"{name}={value}" for name, value in options.items()) or "defaults"
+        generated = _generated(op, options, seed)
+        if generated is not None:
             yield Case(text, generated)
-            if options.get("num_tokens") != 0:
+            if varied:
                 yield from _variants(text, generated)
 
 
-def _options(op: IrOp) -> Iterator[dict[str, object]]:
-    """Options of the generator: each dtype with all other options as they are, and each size for one dtype."""
+def _generated(op: IrOp, options: Mapping[str, object], seed: int) -> tuple[object, ...] | None:
+    """Arguments; None where the generator has none of such sizes."""
+    state = torch.get_rng_state()
+    torch.random.default_generator.manual_seed(seed)
+    try:
+        return tuple(op.complete(op.generate_inputs(**options)))
+    except (RuntimeError, ValueError):
+        return None
+    finally:
+        torch.set_rng_state(state)
+
+
+def _options(op: IrOp) -> Iterator[tuple[Mapping[str, object], bool]]:
+    """Options of the generator, and whether to vary what it makes: each dtype once, and each size for each dtype."""
     assert op.inputs.fn is not None
     parameters = inspect.signature(op.inputs.fn).parameters
     dtypes: Sequence[object] = DTYPES if "dtype" in parameters else (None,)
     sizes = {name: values for name, values in _SIZES.items() if name in parameters}
-    yield {}
-    for dtype, values in product(dtypes, product(*sizes.values())):
-        options = dict(zip(sizes, values, strict=True))
-        yield options if dtype is None else {**options, "dtype": dtype}
+    for dtype in dtypes:
+        of_dtype: dict[str, object] = {} if dtype is None else {"dtype": dtype}
+        yield of_dtype, True
+        for values in product(*sizes.values()):
+            if values:
+                yield {**of_dtype, **dict(zip(sizes, values, strict=True))}, False
 
 
 def _variants(text: str, args: tuple[object, ...]) -> Iterator[Case]:
     for name, lay_out in LAYOUTS.items():
-        yield Case(f"{text}, {name}", tuple(lay_out(arg) if _is_matrix(arg) else arg for arg in args))
+        yield Case(
+            f"{text}, {name}",
+            tuple(lay_out(arg) if isinstance(arg, Tensor) and arg.dim() >= 2 else arg for arg in args),
+        )
     for name, value in EDGE_VALUES.items():
         yield Case(f"{text}, {name}", tuple(_with_value(arg, value) if _is_floating(arg) else arg for arg in args))
-
-
-def _is_matrix(arg: object) -> bool:
-    return isinstance(arg, Tensor) and arg.dim() >= 2
 
 
 def _is_floating(arg: object) -> bool:

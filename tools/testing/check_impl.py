@@ -50,7 +50,8 @@ def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conf
     Raises:
         ConformanceError: a fault was found, or the implementation takes none of the arguments.
         KeyError: the provider has no implementation.
-        RuntimeError: the op has no input generator, or the implementation is not supported in this process.
+        RuntimeError: the op has no input generator, or the native definition refuses all that it gives; or the
+            implementation is not supported in this process.
     """
     impl = op.impls[provider]
     if not op.has_input_generator:
@@ -63,6 +64,8 @@ def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conf
         faults.extend(f"{case.name}: {fault}" for fault in _faults(impl, case, found))
         if len(faults) >= most:
             break
+    if not faults and not found.accepted and not found.refused:
+        raise RuntimeError(f"vllm_ir.{op.name}: the native definition refuses all generated arguments")
     if not faults and not found.accepted:
         faults.append("supports_args takes none of the generated arguments, so that nothing was compared")
     if faults:

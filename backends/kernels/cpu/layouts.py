@@ -17,6 +17,11 @@ def is_dense(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.layout is torch.strided
 
 
+def has_dense_rows(tensor: Tensor) -> bool:
+    """Whether the elements of the last dimension, which there is, are neighbours, wherever rows lie."""
+    return known(tensor.shape[-1] <= 1) or known(tensor.stride(-1) == 1)
+
+
 def is_row_major(tensor: Tensor) -> bool:
     """Whether each row is dense, and rows come in the order of their indices, be there gaps, or repetitions (`expand`).
 

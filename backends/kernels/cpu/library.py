@@ -1,8 +1,8 @@
-"""The kernels as torch operators, in the namespace `vllm_ir_cpu`; those that quantise are in `quantization.py`.
+"""The kernels as torch operators, in the namespace `vllm_ir_cpu`: how they are defined, and those of rows.
 
-Schemas and fake kernels are defined here, so that programs that use the operators can be traced, compiled and parsed
-before the extension is built. The C++ kernels are registered for the dispatch key CPU when the extension is loaded;
-until then, a call lands in a kernel of lower precedence, which loads it and calls again.
+Schemas and fake kernels are defined in Python, so that programs that use the operators can be traced, compiled and
+parsed before the extension is built. The C++ kernels are registered for the dispatch key CPU when the extension is
+loaded; until then, a call lands in a kernel of lower precedence, which loads it and calls again.
 """
 
 # pyright: reportUnknownMemberType=false
@@ -24,12 +24,12 @@ Operator = OpOverload[..., object]
 _LIBRARY = torch.library.Library(NAMESPACE, "DEF")
 
 
-def define(schema: str, fake: Callable[..., object]) -> Operator:
-    """Define an operator, by its schema with the name in front."""
+def define(schema: str, fake: Callable[..., object], kernel: Callable[..., object] | None = None) -> Operator:
+    """Define an operator, by its schema with the name in front; `kernel` is None where the extension has it."""
     name = schema.partition("(")[0]
     _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     operator = cast("Operator", getattr(getattr(torch.ops, NAMESPACE), name).default)
-    _LIBRARY.impl(name, _loading(operator), "CompositeExplicitAutograd")
+    _LIBRARY.impl(name, _loading(operator) if kernel is None else kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
     return operator
 
@@ -62,7 +62,7 @@ def _gated_fake(x: Tensor, _approximate: str = "none") -> Tensor:
     return torch.empty_like(x[..., : x.shape[-1] // 2])
 
 
-def _in_place_fake(*_args: object) -> None:
+def in_place_fake(*_args: object) -> None:
     """Nothing to infer: the results are the arguments."""
 
 
@@ -72,14 +72,14 @@ RMS_NORM = define(
 FUSED_ADD_RMS_NORM_ = define(
     "fused_add_rms_norm_(Tensor(a!) x, Tensor(b!) residual, Tensor? weight, float epsilon, SymInt? variance_size=None)"
     " -> ()",
-    _in_place_fake,
+    in_place_fake,
 )
 SILU_AND_MUL = define("silu_and_mul(Tensor x) -> Tensor", _gated_fake)
 GELU_AND_MUL = define('gelu_and_mul(Tensor x, str approximate="none") -> Tensor', _gated_fake)
 ROTARY_EMBEDDING_ = define(
     "rotary_embedding_(Tensor positions, Tensor(a!) query, Tensor(b!) key, int head_size, Tensor cos_sin_cache, "
     "bool is_neox) -> ()",
-    _in_place_fake,
+    in_place_fake,
 )
 
 

@@ -1,4 +1,4 @@
-"""Provider `cpu` of the ops: which arguments its kernels take, and the calls. Quantisation is in `quantization.py`.
+"""Provider `cpu` of the ops that work on rows: which arguments its kernels take, and the calls.
 
 `supports_args` takes every argument that a kernel handles without an intermediate copy and with the native definition's
 result, layout included: float32, bfloat16 and float16 (float64 is left to the native definition), any number of

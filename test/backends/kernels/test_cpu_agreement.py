@@ -185,7 +185,8 @@ def test_on_processors_with_shorter_vectors(capability: str):
         pytest.skip("this processor has no AVX2")
     # Nothing that runs Inductor: what it caches under one capability it also uses under others, which corrupts memory.
     folder = Path(__file__).parent
-    others = [f"--ignore={folder / name}" for name in ("test_cpu_build.py", "test_cpu_compiled.py", "test_plugins.py")]
+    names = ("build", "collectives", "compiled", "serving")
+    others = [f"--ignore={folder / name}" for name in ("test_plugins.py", *(f"test_cpu_{name}.py" for name in names))]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider", *others, str(folder)]
     environment = os.environ | {"ATEN_CPU_CAPABILITY": capability}
     run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)

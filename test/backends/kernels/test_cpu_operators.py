@@ -20,6 +20,8 @@ def integers(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> 
 
 
 X, HALF_X, TABLE = random(4, 8), random(4, 8, dtype=torch.bfloat16), random(10, 8)
+KEY_AND_VALUE, CACHES = (random(2, 2, 8), random(2, 2, 8)), (random(3, 4, 2, 8), random(3, 4, 2, 8, seed=1))
+PLACES = torch.tensor([[2]]), torch.tensor([3]), torch.arange(2)
 
 
 def columns(x: Tensor) -> Tensor:
@@ -92,6 +94,15 @@ OPERATOR_ARGUMENTS: list[tuple[str, tuple[object, ...]]] = [
     ("static_scaled_fp8_quant", (columns(random(2, 3, 8)).transpose(0, 1), torch.tensor([0.01]))),
     ("dynamic_per_token_scaled_fp8_quant", (random(2, 3, 8).transpose(0, 1), torch.tensor([1.5]))),
     ("per_token_group_fp8_quant", (columns(HALF_X), 4, True)),
+    ("reshape_and_cache_", (*KEY_AND_VALUE, *CACHES, torch.tensor([3, -1]))),
+    ("reshape_and_cache_", (*KEY_AND_VALUE, *torch.stack(CACHES, 1).unbind(1), torch.tensor([0, 5]))),
+    (
+        "paged_attention",
+        (random(2, 4, 8), *CACHES, torch.tensor([[0, 1]]), torch.tensor([6]), torch.arange(0, 4, 2), 0.3),
+    ),
+    ("paged_attention", (random(1, 2, 8).mT.contiguous().mT, *CACHES, *PLACES, 0.3, 3, 5.0)),
+    ("fused_moe", (X, random(3, 12, 8), random(3, 8, 6), random(4, 2), torch.tensor([[0, 2]] * 4))),
+    ("fused_moe", (random(8, 4).t(), random(3, 12, 8), random(3, 8, 6), random(4, 2), torch.tensor([[0, 3]] * 4))),
 ]
 
 
@@ -106,6 +117,9 @@ def test_only_what_a_kernel_writes_is_mutable():
         schema = getattr(torch.ops.vllm_ir_cpu, name).default._schema
         return [arg.name for arg in schema.arguments if arg.alias_info is not None and arg.alias_info.is_write]
 
-    assert written("rms_norm") == written("silu_and_mul") == []
+    for name in ("rms_norm", "silu_and_mul", "paged_attention", "fused_moe"):
+        assert written(name) == []
     assert written("fused_add_rms_norm_") == ["x", "residual"]
     assert written("rotary_embedding_") == ["query", "key"]
+    assert written("reshape_and_cache_") == ["key_cache", "value_cache"]
+    assert written("all_reduce_") == ["x"]

@@ -1,7 +1,10 @@
 // One translation unit: torch's headers take longer to compile than all kernels together.
 #include <torch/library.h>
 
+#include "fused_moe.h"
 #include "gelu_and_mul.h"
+#include "kv_cache.h"
+#include "paged_attention.h"
 #include "quantization.h"
 #include "rms_norm.h"
 #include "rotary_embedding.h"
@@ -20,4 +23,7 @@ TORCH_LIBRARY_IMPL(vllm_ir_cpu, CPU, m) {
   m.impl("static_scaled_int8_quant", vllm_ir::static_scaled_int8_quant);
   m.impl("dynamic_per_token_scaled_int8_quant", vllm_ir::dynamic_per_token_scaled_int8_quant);
   m.impl("per_token_group_int8_quant", vllm_ir::per_token_group_int8_quant);
+  m.impl("reshape_and_cache_", vllm_ir::reshape_and_cache_);
+  m.impl("paged_attention", vllm_ir::paged_attention);
+  m.impl("fused_moe", vllm_ir::fused_moe);
 }
