@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
     from vllm_ir.frontends.ops.device_kernels.kernel import device_kernel
     from vllm_ir.frontends.platforms import Platform, current_platform
-    from vllm_ir.tools import neuron
+    from vllm_ir.tools import neuron, testing
     from vllm_ir.tools.alias_outputs import alias_outputs
     from vllm_ir.tools.pipelines import run_passes
     from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
@@ -69,6 +69,7 @@ __all__ = [
     "run_passes",
     "set_default_torch_wrap",
     "statically_known",
+    "testing",
     "unregister",
 ]
 
@@ -103,11 +104,12 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "run_passes": "vllm_ir.tools.pipelines",
         "set_default_torch_wrap": "vllm_ir.tools.providers",
         "statically_known": "vllm_ir.tools.providers",
+        "testing": "vllm_ir.tools.testing",
         "unregister": "vllm_ir.tools.providers",
     }
 )
 
-_PACKAGES = ("neuron",)
+_PACKAGES = ("neuron", "testing")
 """Names of packages; they are what is at home there themselves."""
 
 

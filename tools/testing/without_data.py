@@ -56,8 +56,8 @@ def _fake_tensor(mode: FakeTensorMode, tensor: Tensor, symbolic: bool) -> Tensor
     if not symbolic or tensor.dim() < 2 or tensor.shape[0] < 2:
         return mode.from_tensor(tensor, static_shapes=True)
     sizes = [DimDynamic.DYNAMIC, *[DimDynamic.STATIC] * (tensor.dim() - 1)]
-    context: Any = StatelessSymbolicContext(dynamic_sizes=sizes)  # Any: its type parameters are not filled in by torch
-    return mode.from_tensor(tensor, symbolic_context=context)
+    make: Any = StatelessSymbolicContext  # Any: torch leaves its type parameters open
+    return mode.from_tensor(tensor, symbolic_context=make(dynamic_sizes=sizes))
 
 
 __all__ = ["fake_faults", "predicate_faults"]

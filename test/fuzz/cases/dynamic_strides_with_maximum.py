@@ -1,4 +1,4 @@
-"""vllm_ir_eager: other results (program 6824 of seed 0)."""
+"""Dynamic strides in which PyTorch writes the maximum of 1 and a size."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""vllm_ir_eager: refused for no documented reason: cannot import node _ ): sN (<class _>, N)is not tracked with proxy for <torch.fx.experimental.proxy_tensor.PythonKeyTrac (program 6044 of seed 0)."""
+"""A view whose strides eager lays out in another way, at an offset that is a symbol."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""vllm_ir_eager: OperationVerifyError: torch.call @aten.reshape.default: PyTorch refuses the call: shape _ is invalid for input of size N (program 5825 of seed 0)."""
+"""One operand is the written window, another the same memory through an expanded one."""
 
 import torch
 
