@@ -94,7 +94,7 @@ def _for_each_arrangement(gm: fx.GraphModule, build: Build) -> Compiled:
 
 def _checked(artifact: Artifact, gm: fx.GraphModule, arguments: Sequence[object], build: Build) -> Compiled:
     """Compare addresses at each call; compile once more for arguments that lie differently in memory."""
-    if not artifact.written or not can_overlap(arguments):
+    if not (artifact.written or artifact.overlapping) or not can_overlap(arguments):
         return artifact.call
     count = len(arguments) - len(artifact.attributes)
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
+import sympy  # pyright: ignore[reportMissingTypeStubs]  # SymPy ships none
 import torch
 from torch import Tensor, fx
 from torch._prims_common import is_contiguous_or_false
@@ -13,12 +14,13 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.types import contiguous_strides, sizes_of, strides_of
-from vllm_ir.frontends.fx.symbols import Symbols
+from vllm_ir.frontends.fx.symbols import Symbols, evaluate, names_in
 from vllm_ir.frontends.fx.torch_objects import expression
 from vllm_ir.frontends.fx.types import symbolic
 
 aten = torch.ops.aten
 Emit = Callable[..., fx.Node]
+_expand: Any = sympy.expand  # pyright: ignore[reportUnknownMemberType]  # SymPy has no types
 
 
 def tensor_of(node: fx.Node) -> Tensor:
@@ -94,10 +96,15 @@ def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:
         return node
     value = tensor_of(node)
     wanted = _settled_strides(value, kind)
+    if wanted is not None and 0 in [step for step, size in zip(wanted, sizes_of(kind), strict=True) if size != 1]:
+        return _expanded(emit, node, wanted)
     contiguous = {"memory_format": torch.contiguous_format}
     if wanted is None:
         return emit(aten.clone.default, (node,), contiguous)
-    if (order := _dense_order([expression(size) for size in value.shape], wanted)) is not None:
+    order = _dense_order(sizes_of(kind), strides_of(kind) or ())
+    if order is None:  # some symbols of the type have become numbers
+        order = _dense_order([expression(size) for size in value.shape], wanted)
+    if order is not None:
         if order == sorted(order):
             return emit(aten.clone.default, (node,), contiguous)
         inverse = [order.index(dimension) for dimension in range(len(order))]
@@ -105,7 +112,7 @@ def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:
         return emit(aten.permute.default, (emit(aten.clone.default, (ordered,), contiguous), inverse))
     steps = [step for step in wanted if isinstance(step, int)]
     sizes = [size for size in sizes_of(kind) if isinstance(size, int)]
-    if len(steps) != len(wanted) or len(sizes) != len(wanted) or 0 in steps:
+    if len(steps) != len(wanted) or len(sizes) != len(wanted):
         return emit(aten.clone.default, (node,), contiguous)
     span = 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
     memory = emit(aten.full.default, ([span], 0), {"dtype": value.dtype, "device": value.device, "pin_memory": False})
@@ -113,27 +120,44 @@ def with_strides(emit: Emit, node: fx.Node, kind: Attribute) -> fx.Node:
     return emit(aten.as_strided.default, (filled, sizes, steps, 0))
 
 
+def _expanded(emit: Emit, node: fx.Node, wanted: Sequence[int | str]) -> fx.Node:
+    """A node with the value of `node` whose elements along dimensions of stride 0 are one, as the strides say."""
+    sizes = list(tensor_of(node).shape)
+    base = node
+    for dimension, step in enumerate(wanted):
+        if step == 0 and sizes[dimension] != 1:
+            base = emit(aten.slice.Tensor, (base, dimension, 0, 1, 1))
+    base = emit(aten.clone.default, (base,), {"memory_format": torch.contiguous_format})
+    if all(isinstance(size, int) for size in sizes):
+        return emit(aten.expand.default, (base, sizes))
+    return emit(aten.expand_as.default, (base, node))
+
+
 def _dense_order(sizes: Sequence[object], steps: Sequence[int | str]) -> list[int] | None:
     """Dimensions from the largest stride to the smallest, if the strides are those of memory without gaps.
 
-    Sizes are integers or expressions; they are compared with strides by their text, so that nothing is guarded on.
+    Sizes are integers or expressions, which are compared with strides as they are written: nothing is guarded on.
     PyTorch writes `Max(1, size)` in strides, for tensors without elements, whose strides are free.
     """
     remaining = [dimension for dimension, size in enumerate(sizes) if size != 1]
     order = [dimension for dimension, size in enumerate(sizes) if size == 1]
     inner: list[int] = []
-    step: Any = 1  # an integer or an expression of sympy, which has no types
+    step: Any = sympy.Integer(1)  # SymPy has no types
+    wanted = {dimension: _plain(steps[dimension]) for dimension in remaining}
     while remaining:
-        text = _without_maximum(str(step))
-        found = next(
-            (dimension for dimension in reversed(remaining) if _without_maximum(str(steps[dimension])) == text), None
-        )
+        found = next((dimension for dimension in reversed(remaining) if wanted[dimension] == _expand(step)), None)
         if found is None:
             return None
         remaining.remove(found)
         inner.append(found)
-        step = step * sizes[found]
+        step = step * _plain(sizes[found])
     return order + inner[::-1]
+
+
+def _plain(number: object) -> Any:  # an expression of SymPy, which has no types
+    """A size or stride as a sum of products over symbols of which nothing is known, without `Max(1, size)`."""
+    text = ast.unparse(_WithoutMaximum().visit(ast.parse(str(number), mode="eval")))
+    return _expand(evaluate(text, {name: sympy.Symbol(name) for name in names_in(text)}))
 
 
 class _WithoutMaximum(ast.NodeTransformer):
@@ -145,8 +169,3 @@ class _WithoutMaximum(ast.NodeTransformer):
         if isinstance(node.func, ast.Name) and node.func.id == "Max" and len(node.args) == 2 and len(others) == 1:
             return others[0]
         return node
-
-
-def _without_maximum(text: str) -> str:
-    """An expression, in one way of writing it, with `size` in the place of `Max(1, size)`."""
-    return ast.unparse(_WithoutMaximum().visit(ast.parse(text, mode="eval")))

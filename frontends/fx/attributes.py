@@ -1,7 +1,7 @@
 """The tensors that a graph or module holds as attributes, and running it with fakes in their place."""
 
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -68,7 +68,7 @@ class ModuleTensors:
             for slot in slots:
                 slot.put(values[self._positions[id(slot.tensor)]])
             yield
-            self._check_nothing_assigned(values)
+            self._check_nothing_assigned({slot.name: values[self._positions[id(slot.tensor)]] for slot in slots})
         finally:
             for slot in slots:
                 slot.put(slot.tensor)
@@ -76,11 +76,11 @@ class ModuleTensors:
                 container.clear()
                 container.update(contents)
 
-    def _check_nothing_assigned(self, values: Sequence[torch.Tensor]) -> None:
-        known = {id(value) for value in values}
+    def _check_nothing_assigned(self, given: Mapping[str, torch.Tensor]) -> None:
+        """Each attribute still holds what it was given; another attribute's tensor would be new to it too."""
         for path, module in self._modules.items():
             for slot in _slots_of(path, module):
-                if id(slot.tensor) not in known:
+                if slot.tensor is not given.get(slot.name):
                     raise FxImportError(
                         f"the module assigns a new tensor to its attribute `{slot.name}`; mutate a buffer in place, or "
                         "return the tensor"
