@@ -15,12 +15,13 @@ from xdsl.ir import Attribute
 
 from vllm_ir.dialects.vllm_ir.types import contiguous_strides, sizes_of, strides_of
 from vllm_ir.frontends.fx.symbols import Symbols, evaluate, names_in
+from vllm_ir.frontends.fx.torch_internals import has_symbolic_metadata
 from vllm_ir.frontends.fx.torch_objects import expression
 from vllm_ir.frontends.fx.types import symbolic
 
 aten = torch.ops.aten
 Emit = Callable[..., fx.Node]
-_expand: Any = sympy.expand  # pyright: ignore[reportUnknownMemberType]  # SymPy has no types
+_expand = cast(Any, sympy.expand)  # pyright: ignore[reportUnknownMemberType]  # SymPy has no types
 
 
 def tensor_of(node: fx.Node) -> Tensor:
@@ -128,7 +129,7 @@ def _expanded(emit: Emit, node: fx.Node, wanted: Sequence[int | str]) -> fx.Node
         if step == 0 and sizes[dimension] != 1:
             base = emit(aten.slice.Tensor, (base, dimension, 0, 1, 1))
     base = emit(aten.clone.default, (base,), {"memory_format": torch.contiguous_format})
-    if all(isinstance(size, int) for size in sizes):
+    if not has_symbolic_metadata(tensor_of(node)):
         return emit(aten.expand.default, (base, sizes))
     return emit(aten.expand_as.default, (base, node))
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from traceback import StackSummary
 from typing import TYPE_CHECKING, Any
 
 from vllm_ir.frontends.ops.eager import run_functional
 from vllm_ir.frontends.ops.predicates import accepts
 from vllm_ir.frontends.ops.signature import location_of
+from vllm_ir.frontends.ops.sources import source_hash
 from vllm_ir.frontends.ops.torch_library import unpacked
 
 if TYPE_CHECKING:
@@ -43,6 +45,8 @@ class IrOpImpl:
     """The activations that the function really writes, in the order of the parameters."""
     batch_invariant: bool = False
     """Whether each row's bits depend neither on the other rows nor on their number; the provider's own word."""
+    sources: tuple[Path, ...] = ()
+    """Files that the function depends on beside its Python code: those of a compiled kernel."""
     registration_stack: StackSummary | None = field(default=None, compare=False)
     """Where it was registered, the innermost frame last."""
 
@@ -79,6 +83,14 @@ class IrOpImpl:
     def supports_all_args(self) -> bool:
         """Whether it takes all arguments that the op takes."""
         return self.predicate is None
+
+    def uuid(self) -> str:
+        """A hash of all that the implementation depends on: its code, the code it calls, its predicate, its files.
+
+        What is unrelated in the same files plays no part; versions of PyTorch and others belong beside it.
+        """
+        facts = (self.op.name, self.provider, self.op.schema_text, self.written, self.supported, self.batch_invariant)
+        return source_hash([*facts, self.impl_fn, self.predicate, *self.sources])
 
     def func_impl_fn(self, *args: Any, **kwargs: Any) -> Any:  # Any: as above
         """The implementation without effects: on copies of what it writes, with results in memory of their own."""

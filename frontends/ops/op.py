@@ -8,6 +8,7 @@ does not read the activations afterwards, so that an implementation may overwrit
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -145,6 +146,7 @@ class IrOp:
         supports_args: Fn | None = None,
         inplace: bool | Sequence[str] = False,
         batch_invariant: bool = False,
+        sources: Sequence[Path] = (),
     ) -> Callable[[Fn], IrOpImpl]:
         """Register the decorated function as a provider's implementation of this op.
 
@@ -156,6 +158,7 @@ class IrOp:
                 must not look at contents of tensors, nor make a traced graph depend on sizes.
             inplace: whether the function may overwrite the activations (and return them as results), or which ones.
             batch_invariant: whether each row's bits depend neither on the other rows nor on their number.
+            sources: files that belong to the function beside its Python code; a change of one changes `uuid`.
 
         Raises:
             RegistrationError: the function's signature, or that of `supports_args`, is not the op's; the provider has
@@ -168,7 +171,9 @@ class IrOp:
 
         def register(fn: Fn) -> IrOpImpl:
             stack = signature.registration_stack()
-            impl = IrOpImpl(self, provider, fn, supported, supports_args, written, batch_invariant, stack)
+            impl = IrOpImpl(
+                self, provider, fn, supported, supports_args, written, batch_invariant, tuple(sources), stack
+            )
             self._add(impl, described)
             return impl
 

@@ -59,7 +59,12 @@ class PostGradPass(CustomGraphPass):
             carry_out(plan, graph, reimported, fake_mode, changed=lowers)
 
     def uuid(self) -> object:
-        """What cached artifacts of this pass depend on: its code, its options, and the providers that it may choose."""
+        """What cached artifacts of this pass depend on: its code, its options, and the implementations it may choose."""
         with using_inductor(True), self.priorities.apply():
-            chosen = tuple((name, tuple(ops[name].get_priority())) for name in ops)
+            named = {name: ops[name].get_priority() for name in ops}
+            chosen = tuple(
+                (name, provider, ops[name].impls[provider].uuid())
+                for name, providers in named.items()
+                for provider in providers
+            )
         return hash_of_sources(), self.values, chosen

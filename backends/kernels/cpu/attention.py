@@ -3,6 +3,7 @@
 import torch
 from torch import SymInt, Tensor
 
+from vllm_ir.backends.kernels.cpu.build import KERNEL_FILES
 from vllm_ir.backends.kernels.cpu.layouts import has_dense_rows, is_dense, known
 from vllm_ir.backends.kernels.cpu.library import call, define
 from vllm_ir.backends.kernels.cpu.providers import DTYPES, PROVIDER, SUPPORTED
@@ -69,7 +70,9 @@ def _takes_paged_attention(
     )
 
 
-@ops.paged_attention.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_paged_attention)
+@ops.paged_attention.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_paged_attention
+)
 def paged_attention(
     query: Tensor,
     key_cache: Tensor,

@@ -27,6 +27,8 @@ from torch.utils import cpp_extension
 from vllm_ir.backends.writable import temporary_directory, unwritable_reason
 
 _SOURCES = Path(__file__).parent / "csrc"
+KERNEL_FILES = tuple(sorted((*_SOURCES.glob("*.cpp"), *_SOURCES.glob("*.h"))))
+"""What the kernels are compiled from."""
 _MAIN = "kernels.cpp"
 
 _VECTOR_FLAGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -63,7 +65,7 @@ def library_path() -> Path:
     digest = hashlib.sha256()
     for text in (torch.__version__, *compiler_flags()):
         digest.update(text.encode() + b"\0")
-    for file in sorted((*_SOURCES.glob("*.cpp"), *_SOURCES.glob("*.h"))):
+    for file in KERNEL_FILES:
         digest.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")
     root = os.environ.get("TORCH_EXTENSIONS_DIR") or cpp_extension.get_default_build_root()
     name = f"vllm_ir_cpu_{digest.hexdigest()[:16]}"

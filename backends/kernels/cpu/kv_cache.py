@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from vllm_ir.backends.kernels.cpu.build import KERNEL_FILES
 from vllm_ir.backends.kernels.cpu.layouts import has_dense_rows, is_dense, known
 from vllm_ir.backends.kernels.cpu.library import call, define, in_place_fake
 from vllm_ir.backends.kernels.cpu.providers import PROVIDER, SUPPORTED
@@ -43,7 +44,7 @@ def _takes_reshape_and_cache(
 
 
 @ops.reshape_and_cache.register_impl(
-    PROVIDER, supported=SUPPORTED, supports_args=_takes_reshape_and_cache, inplace=True
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_reshape_and_cache, inplace=True
 )
 def reshape_and_cache(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor

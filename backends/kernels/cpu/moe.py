@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from vllm_ir.backends.kernels.cpu.build import KERNEL_FILES
 from vllm_ir.backends.kernels.cpu.layouts import has_dense_rows, is_dense, known
 from vllm_ir.backends.kernels.cpu.library import call, define
 from vllm_ir.backends.kernels.cpu.providers import DTYPES, PROVIDER, SUPPORTED
@@ -45,7 +46,7 @@ def _takes_fused_moe(x: Tensor, w13: Tensor, w2: Tensor, topk_weights: Tensor, t
     )
 
 
-@ops.fused_moe.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_fused_moe)
+@ops.fused_moe.register_impl(PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_fused_moe)
 def fused_moe(x: Tensor, w13: Tensor, w2: Tensor, topk_weights: Tensor, topk_ids: Tensor) -> Tensor:
     """`fused_moe` into a new tensor: several experts read each row of `x`."""
     (result,) = call(FUSED_MOE, x, w13, w2, topk_weights, topk_ids)

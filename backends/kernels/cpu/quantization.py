@@ -7,6 +7,7 @@ are laid out like `x`; scales are contiguous. Nothing works in place: results ar
 import torch
 from torch import Tensor
 
+from vllm_ir.backends.kernels.cpu.build import KERNEL_FILES
 from vllm_ir.backends.kernels.cpu.layouts import is_dense, known
 from vllm_ir.backends.kernels.cpu.library import call, define
 from vllm_ir.backends.kernels.cpu.providers import PROVIDER, SUPPORTED, takes_rows
@@ -88,35 +89,45 @@ def _takes_fp8_groups(x: Tensor, group_size: int, _use_ue8m0: bool, epsilon: flo
     return _takes_groups(x, group_size, epsilon)
 
 
-@ops.static_scaled_fp8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_static)
+@ops.static_scaled_fp8_quant.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_static
+)
 def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`static_scaled_fp8_quant` by the kernel."""
     (result,) = call(STATIC_SCALED_FP8_QUANT, x, scale)
     return result
 
 
-@ops.static_scaled_int8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_static)
+@ops.static_scaled_int8_quant.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_static
+)
 def static_scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`static_scaled_int8_quant` by the kernel."""
     (result,) = call(STATIC_SCALED_INT8_QUANT, x, scale)
     return result
 
 
-@ops.dynamic_per_token_scaled_fp8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_tokens)
+@ops.dynamic_per_token_scaled_fp8_quant.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_tokens
+)
 def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """`dynamic_per_token_scaled_fp8_quant` by the kernel."""
     quantized, scales = call(DYNAMIC_PER_TOKEN_SCALED_FP8_QUANT, x, scale_ub)
     return quantized, scales
 
 
-@ops.dynamic_per_token_scaled_int8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_elements)
+@ops.dynamic_per_token_scaled_int8_quant.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_elements
+)
 def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     """`dynamic_per_token_scaled_int8_quant` by the kernel."""
     quantized, scales = call(DYNAMIC_PER_TOKEN_SCALED_INT8_QUANT, x)
     return quantized, scales
 
 
-@ops.per_token_group_fp8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_fp8_groups)
+@ops.per_token_group_fp8_quant.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_fp8_groups
+)
 def per_token_group_fp8_quant(
     x: Tensor, group_size: int, use_ue8m0: bool = False, epsilon: float = 1e-10
 ) -> tuple[Tensor, Tensor]:
@@ -125,7 +136,9 @@ def per_token_group_fp8_quant(
     return quantized, scales
 
 
-@ops.per_token_group_int8_quant.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_groups)
+@ops.per_token_group_int8_quant.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_groups
+)
 def per_token_group_int8_quant(x: Tensor, group_size: int, epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
     """`per_token_group_int8_quant` by the kernel."""
     quantized, scales = call(PER_TOKEN_GROUP_INT8_QUANT, x, group_size, epsilon)
