@@ -1,13 +1,14 @@
 """`mode` and `options` of `torch.compile(backend="vllm_ir")`."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
+from vllm_ir.frontends.ops.priority import only_batch_invariant, wants_batch_invariance
 from vllm_ir.tools.pipelines import expand
 from vllm_ir.tools.providers import IrOpPriorityConfig, ops
 from vllm_ir.tools.torch_internals import inductor_patches, is_inductor_option
@@ -17,6 +18,7 @@ DEFAULT_PASSES = "functionalize,lower,eliminate-clones"
 _OWN: Mapping[str, str] = MappingProxyType(
     {
         "ir_op_priority": "{op: [providers]}",
+        "batch_invariant": "True to choose only implementations whose rows do not depend on one another, False for any",
         "passes": f"a pass pipeline as text, {DEFAULT_PASSES!r} by default",
         "validate": "True, or a directory for reproducers: compare what the program does before and behind each pass",
     }
@@ -29,6 +31,8 @@ class CompileOptions:
 
     priorities: IrOpPriorityConfig = field(default_factory=IrOpPriorityConfig)
     """Providers by op, on top of those in force when a graph is compiled."""
+    batch_invariant: bool | None = None
+    """Whether only batch-invariant implementations may be chosen; None leaves what is in force."""
     passes: str = DEFAULT_PASSES
     """The pass pipeline between import and export."""
     validate: str | None = None
@@ -36,21 +40,26 @@ class CompileOptions:
     inductor: Mapping[str, object] = field(default_factory=lambda: {})
     """Configuration patches for Inductor, the `mode` included."""
 
-    def apply_priorities(self) -> AbstractContextManager[None]:
-        """A context manager that puts the priorities in force.
+    @contextmanager
+    def apply_priorities(self) -> Generator[None]:
+        """A context manager that puts the priorities in force, and the restriction to batch-invariant kernels.
 
         Raises:
             ValueError: an op or a provider is not registered.
         """
         try:
-            return self.priorities.apply()
+            priorities = self.priorities.apply()
         except AttributeError as error:
             raise ValueError(f"option ir_op_priority: {error}") from error
+        only = nullcontext() if self.batch_invariant is None else only_batch_invariant(self.batch_invariant)
+        with priorities, only:
+            yield
 
     def resolved(self) -> "CompileOptions":
         """The same options with the priorities of all ops as they are now, for a compilation that happens later."""
         with self.apply_priorities():
-            return replace(self, priorities=IrOpPriorityConfig(**{name: ops[name].named_priority() for name in ops}))
+            priorities = IrOpPriorityConfig(**{name: ops[name].named_priority() for name in ops})
+            return replace(self, priorities=priorities, batch_invariant=wants_batch_invariance())
 
 
 def parse_options(mode: str | None, options: Mapping[str, object] | None) -> CompileOptions:
@@ -78,6 +87,7 @@ def parse_options(mode: str | None, options: Mapping[str, object] | None) -> Com
         raise ValueError("option 'freezing' is not supported: parameters stay arguments of the compiled graph")
     return CompileOptions(
         priorities=_priorities(own.get("ir_op_priority", {})),
+        batch_invariant=_batch_invariant(own.get("batch_invariant")),
         passes=_passes(own.get("passes", DEFAULT_PASSES)),
         validate=_validate(own.get("validate", False)),
         inductor=patches,
@@ -90,6 +100,12 @@ def _priorities(value: object) -> IrOpPriorityConfig:
     if not isinstance(value, Mapping):
         raise TypeError(f"option ir_op_priority must be {_OWN['ir_op_priority']}, got {value!r}")
     return IrOpPriorityConfig(**cast("Mapping[str, Sequence[str]]", value))
+
+
+def _batch_invariant(value: object) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"option batch_invariant must be {_OWN['batch_invariant']}, got {value!r}")
+    return value
 
 
 def _passes(value: object) -> str:

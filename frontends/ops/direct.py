@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from vllm_ir.frontends.ops.priority import wants_batch_invariance
 from vllm_ir.frontends.ops.torch_internals import differentiates_forward, is_watched
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Choices:
 
     def of(self, args: Sequence[object]) -> IrOpImpl:
         """The implementation for plain arguments; errors are those of `IrOp.select`."""
-        key = (self._op.named_priority(), *map(_metadata, args))
+        key = (self._op.named_priority(), wants_batch_invariance(), *map(_metadata, args))
         impl = self._known.get(key)
         if impl is None:
             impl = self._op.select(args)[0]

@@ -61,6 +61,7 @@ class IrOp:
         activations: Sequence[str] | None = None,
         allow_inplace: bool = False,
         reuses: Sequence[str | None] | None = None,
+        batch_invariant: bool = False,
     ) -> None:
         """Define the op in torch; use `register_op`, which also makes it known by name.
 
@@ -73,6 +74,8 @@ class IrOp:
                 with `x`.
             allow_inplace: whether to define `maybe_inplace`.
             reuses: for each result the activation whose memory it may take, or None. None: one to one, in order.
+            batch_invariant: whether each row's bits of the native definition depend neither on the other rows nor on
+                their number.
 
         Raises:
             RegistrationError: the function's signature cannot be an op's, or an option does not fit it.
@@ -102,7 +105,8 @@ class IrOp:
         self._fake = native
         self._tolerances: dict[torch.dtype, dict[str, float]] = {}
         self.registration_stack = signature.registration_stack()
-        self.impls = {NATIVE: IrOpImpl(self, NATIVE, native, registration_stack=self.registration_stack)}
+        stack = self.registration_stack
+        self.impls = {NATIVE: IrOpImpl(self, NATIVE, native, batch_invariant=batch_invariant, registration_stack=stack)}
         donating = signature.schema_of(native, f"vllm_ir.{name}", self.activations) if allow_inplace else None
         self._overloads = define(
             Definition(
@@ -293,7 +297,8 @@ class IrOp:
 
         Raises:
             TypeError: the number of arguments is not the op's, or a `supports_args` does not answer with a bool.
-            RuntimeError: a `supports_args` raised, or depends on what it must not.
+            RuntimeError: a `supports_args` raised, or depends on what it must not; or only batch-invariant
+                implementations may run, and none takes the arguments.
             ValueError: `providers` names one that has no implementation.
         """
         rejected: list[tuple[str, str]] = []
@@ -301,7 +306,8 @@ class IrOp:
             if reason is None:
                 return impl, rejected
             rejected.append((impl.provider, reason))
-        raise AssertionError(f"vllm_ir.{self.name}: the native definition was rejected")  # it has no conditions
+        listed = "; ".join(f"{provider!r}: {reason}" for provider, reason in rejected)
+        raise RuntimeError(f"vllm_ir.{self.name}: no implementation may run: {listed}")
 
     def candidates(
         self, args: Sequence[object], providers: Sequence[str] | None = None
@@ -314,9 +320,19 @@ class IrOp:
         named = self.named_priority() if providers is None else self.check_priority(providers)
         if not named and len(self.supported_providers()) > 1:
             priorities.warn_of_missing_priority(self.name)
-        for provider in priorities.with_native(named):
+        invariant = priorities.wants_batch_invariance()
+        for provider in priorities.with_native(self._with_all_invariant(named) if invariant else named):
             impl = self.impls[provider]
-            yield impl, impl.rejection(complete)
+            reason = impl.rejection(complete)
+            if reason is None and invariant and not impl.batch_invariant:
+                reason = "it is not declared batch-invariant"
+            yield impl, reason
+
+    def _with_all_invariant(self, named: Sequence[str]) -> tuple[str, ...]:
+        """A priority list, with all implementations behind it that are declared batch-invariant."""
+        first = [provider for provider in named if provider != NATIVE]
+        others = [p for p, impl in self.impls.items() if impl.batch_invariant and p not in (*first, NATIVE)]
+        return (*first, *others)
 
     def apply_arg_defaults(self, *args: object, **kwargs: object) -> tuple[tuple[object, ...], dict[str, object]]:
         """`(args, kwargs)` of a call with all arguments by position, defaults filled in; errors as for `bound`."""

@@ -28,6 +28,9 @@ VARIABLE = "VLLM_IR_OP_PRIORITY"
 _EMPTY: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 _OVERRIDES: ContextVar[Mapping[str, tuple[str, ...]]] = ContextVar("vllm_ir_op_priority", default=_EMPTY)
 _INDUCTOR: ContextVar[bool] = ContextVar("vllm_ir_using_inductor", default=False)
+_BATCH_INVARIANT: ContextVar[bool | None] = ContextVar("vllm_ir_batch_invariant", default=None)
+BATCH_VARIABLE = "VLLM_BATCH_INVARIANT"
+"""The environment variable that asks for `only_batch_invariant` in the whole process, by 1."""
 _logger = logging.getLogger("vllm_ir.ops")
 
 
@@ -54,6 +57,27 @@ def using_inductor(used: bool) -> Generator[None]:
         yield
     finally:
         _INDUCTOR.reset(token)
+
+
+@contextmanager
+def only_batch_invariant(only: bool = True) -> Generator[None]:
+    """Inside the `with` block, only implementations that are declared batch-invariant are chosen, or any."""
+    token = _BATCH_INVARIANT.set(only)
+    try:
+        yield
+    finally:
+        _BATCH_INVARIANT.reset(token)
+
+
+def wants_batch_invariance() -> bool:
+    """Whether only batch-invariant implementations may be chosen now."""
+    here = _BATCH_INVARIANT.get()
+    return _environment_wants_batch_invariance() if here is None else here
+
+
+@functools.cache
+def _environment_wants_batch_invariance() -> bool:
+    return os.environ.get(BATCH_VARIABLE, "0").strip().lower() in ("1", "true", "yes", "on")
 
 
 def of_platform(op_name: str, impls: Mapping[str, IrOpImpl]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ FP8_SMALLEST_SCALE = 1.0 / (FP8_MAX * 512.0)
 INT8_MIN, INT8_MAX = -128.0, 127.0
 
 
-@register_op
+@register_op(batch_invariant=True)
 def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`x / scale` as float8_e4m3fn, with one scale for all of `x`.
 
@@ -38,7 +38,7 @@ def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
     return _as_fp8(x.float(), scale.reshape(()))
 
 
-@register_op
+@register_op(batch_invariant=True)
 def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Each row as float8_e4m3fn, with a scale that spreads it over the range of the dtype.
 
@@ -65,7 +65,7 @@ def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None
     return _as_fp8(values, scales), scales
 
 
-@register_op
+@register_op(batch_invariant=True)
 def per_token_group_fp8_quant(
     x: Tensor, group_size: int, use_ue8m0: bool = False, epsilon: float = 1e-10
 ) -> tuple[Tensor, Tensor]:
@@ -92,7 +92,7 @@ def per_token_group_fp8_quant(
     return _as_fp8(groups, scales).flatten(-2), scales.squeeze(-1)
 
 
-@register_op
+@register_op(batch_invariant=True)
 def static_scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`x / scale` as int8, with one scale for all of `x`; arguments and errors are those of `static_scaled_fp8_quant`.
 
@@ -104,7 +104,7 @@ def static_scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
     return _as_int8(x.float(), scale.reshape(()))
 
 
-@register_op
+@register_op(batch_invariant=True)
 def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     """Each row as int8, with its greatest magnitude divided by 127 as scale: 0 for a row of zeros, which stay zeros.
 
@@ -123,7 +123,7 @@ def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     return _as_int8(values, scales), scales
 
 
-@register_op
+@register_op(batch_invariant=True)
 def per_token_group_int8_quant(x: Tensor, group_size: int, epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
     """Each group of neighbours in a row as int8, with a scale of its own.
 

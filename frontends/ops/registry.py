@@ -47,6 +47,7 @@ def register_op(
     activations: Sequence[str] | None = None,
     allow_inplace: bool = False,
     reuses: Sequence[str | None] | None = None,
+    batch_invariant: bool = False,
 ) -> Callable[[Callable[..., object]], IrOp]: ...
 
 
@@ -59,6 +60,7 @@ def register_op(
     activations: Sequence[str] | None = None,
     allow_inplace: bool = False,
     reuses: Sequence[str | None] | None = None,
+    batch_invariant: bool = False,
 ) -> IrOp | Callable[[Callable[..., object]], IrOp]:
     """Make an op of the decorated function, which is its native definition; the function becomes the `IrOp`.
 
@@ -69,6 +71,7 @@ def register_op(
         activations: see `IrOp`. By default the tensor parameters whose names start with `x`.
         allow_inplace: whether the op has the overload `maybe_inplace`.
         reuses: see `IrOp`. By default results reuse activations one to one, in order.
+        batch_invariant: see `IrOp`.
 
     Raises:
         RegistrationError: the name is taken or invalid, the function's signature cannot be an op's, or the options do
@@ -80,7 +83,7 @@ def register_op(
         if op_name in ops:
             known = location_of(ops[op_name].native)
             raise RegistrationError(f"vllm_ir.{op_name} is registered twice: at {known} and at {location_of(fn)}")
-        op = IrOp(op_name, fn, tags, activations, allow_inplace, reuses)
+        op = IrOp(op_name, fn, tags, activations, allow_inplace, reuses, batch_invariant)
         vars(ops)[op_name] = op
         IrOp.registry[op_name] = op
         _BY_OVERLOAD.update(dict.fromkeys(_overloads(op), op))

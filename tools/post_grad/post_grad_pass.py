@@ -11,7 +11,7 @@ from vllm_ir.backends.inductor.reimport import reimport
 from vllm_ir.backends.inductor.torch_internals import current_fake_mode
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.frontends.fx.importer import collector_paused
-from vllm_ir.frontends.ops.priority import using_inductor
+from vllm_ir.frontends.ops.priority import using_inductor, wants_batch_invariance
 from vllm_ir.tools.pipelines import MEMORY_PASS, run_passes, split_passes
 from vllm_ir.tools.post_grad.planning import plan_for_inductor
 from vllm_ir.tools.post_grad.policy import InductorPolicy
@@ -59,7 +59,7 @@ class PostGradPass(CustomGraphPass):
             carry_out(plan, graph, reimported, fake_mode, changed=lowers)
 
     def uuid(self) -> object:
-        """What cached artifacts of this pass depend on: its code, its options, and the implementations it may choose."""
+        """What cached artifacts of this pass depend on: its code, its options, the implementations it may choose."""
         with using_inductor(True), self.priorities.apply():
             named = {name: ops[name].get_priority() for name in ops}
             chosen = tuple(
@@ -67,4 +67,4 @@ class PostGradPass(CustomGraphPass):
                 for name, providers in named.items()
                 for provider in providers
             )
-        return hash_of_sources(), self.values, chosen
+        return hash_of_sources(), self.values, chosen, wants_batch_invariance()

@@ -46,7 +46,9 @@ def _takes_rms_norm(x: Tensor, weight: Tensor | None, _epsilon: float, variance_
     return _takes_norm(x, weight, variance_size)
 
 
-@ops.rms_norm.register_impl(PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_rms_norm)
+@ops.rms_norm.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_rms_norm
+)
 def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None) -> Tensor:
     """`rms_norm` into a new tensor; any weight, as its dtype and that of `x` promote."""
     # Not in place: as a rule x is the residual stream, which is read again; to copy it would cost more than the norm.
@@ -68,7 +70,12 @@ def _takes_fused_add_rms_norm(
 
 
 @ops.fused_add_rms_norm.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_fused_add_rms_norm, inplace=True
+    PROVIDER,
+    supported=SUPPORTED,
+    sources=KERNEL_FILES,
+    batch_invariant=True,
+    supports_args=_takes_fused_add_rms_norm,
+    inplace=True,
 )
 def fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
@@ -82,7 +89,9 @@ def _takes_silu_and_mul(x: Tensor) -> bool:
     return takes_rows(x) and known(x.shape[-1] % 2 == 0)
 
 
-@ops.silu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_silu_and_mul)
+@ops.silu_and_mul.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_silu_and_mul
+)
 def silu_and_mul(x: Tensor) -> Tensor:
     """`silu_and_mul` into a new tensor: the result has half as many elements."""
     (result,) = call(SILU_AND_MUL, x)
@@ -93,7 +102,9 @@ def _takes_gelu_and_mul(x: Tensor, approximate: str) -> bool:
     return approximate in ("none", "tanh") and takes_rows(x) and known(x.shape[-1] % 2 == 0)
 
 
-@ops.gelu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_gelu_and_mul)
+@ops.gelu_and_mul.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_gelu_and_mul
+)
 def gelu_and_mul(x: Tensor, approximate: str = "none") -> Tensor:
     """`gelu_and_mul` into a new tensor: the result has half as many elements."""
     (result,) = call(GELU_AND_MUL, x, approximate)
@@ -127,7 +138,12 @@ def _takes_rotary_embedding(
 
 
 @ops.rotary_embedding.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_rotary_embedding, inplace=True
+    PROVIDER,
+    supported=SUPPORTED,
+    sources=KERNEL_FILES,
+    batch_invariant=True,
+    supports_args=_takes_rotary_embedding,
+    inplace=True,
 )
 def rotary_embedding(
     positions: Tensor,

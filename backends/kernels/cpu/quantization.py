@@ -90,7 +90,7 @@ def _takes_fp8_groups(x: Tensor, group_size: int, _use_ue8m0: bool, epsilon: flo
 
 
 @ops.static_scaled_fp8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_static
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_static
 )
 def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`static_scaled_fp8_quant` by the kernel."""
@@ -99,7 +99,7 @@ def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
 
 
 @ops.static_scaled_int8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_static
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_static
 )
 def static_scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`static_scaled_int8_quant` by the kernel."""
@@ -108,7 +108,7 @@ def static_scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
 
 
 @ops.dynamic_per_token_scaled_fp8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_tokens
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_tokens
 )
 def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """`dynamic_per_token_scaled_fp8_quant` by the kernel."""
@@ -117,7 +117,7 @@ def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None
 
 
 @ops.dynamic_per_token_scaled_int8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_elements
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_elements
 )
 def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     """`dynamic_per_token_scaled_int8_quant` by the kernel."""
@@ -126,7 +126,7 @@ def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @ops.per_token_group_fp8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_fp8_groups
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_fp8_groups
 )
 def per_token_group_fp8_quant(
     x: Tensor, group_size: int, use_ue8m0: bool = False, epsilon: float = 1e-10
@@ -137,7 +137,7 @@ def per_token_group_fp8_quant(
 
 
 @ops.per_token_group_int8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_groups
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_groups
 )
 def per_token_group_int8_quant(x: Tensor, group_size: int, epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
     """`per_token_group_int8_quant` by the kernel."""
