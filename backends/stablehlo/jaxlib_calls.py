@@ -11,6 +11,7 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Protocol, cast
 
@@ -25,6 +26,10 @@ reads old contents and writes new ones."""
 
 EXCESS_PRECISION = "xla_allow_excess_precision"
 """Lets XLA leave out roundings to narrow types between operations, which eager mode makes. It is on by default."""
+
+
+FLAGS, INSTRUCTIONS = "XLA_FLAGS", "xla_cpu_max_isa"
+"""The environment variable that XLA reads when it is first used, and the flag for what code it may generate."""
 
 
 class Buffer(Protocol):
@@ -67,9 +72,24 @@ class _Computation(Protocol):
     def as_serialized_hlo_module_proto(self) -> bytes: ...
 
 
+@functools.cache
+def _without_half_precision_instructions() -> None:
+    """Keep XLA from arithmetic in float16 where the processor has it.
+
+    LLVM then contracts products and sums, which leaves out a rounding that eager mode makes. XLA has no option for that
+    but the instructions of the whole process; whoever sets the flag himself keeps it.
+    """
+    flags = os.environ.get(FLAGS, "")
+    processor = Path("/proc/cpuinfo")
+    if INSTRUCTIONS in flags or not processor.exists() or "avx512_fp16" not in processor.read_text():
+        return
+    os.environ[FLAGS] = f"{flags} --{INSTRUCTIONS}=AVX2".strip()
+
+
 def _import(name: str) -> ModuleType:
     # jaxlib announces its devices on stderr when the first client is made; jax silences that in the same way.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+    _without_half_precision_instructions()
     try:
         return importlib.import_module(name)
     except ImportError as error:

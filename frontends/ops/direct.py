@@ -8,7 +8,7 @@ which is everything about tensors but their contents; so the answer is kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from vllm_ir.frontends.ops.impl import IrOpImpl
     from vllm_ir.frontends.ops.op import IrOp
 
-_PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
-_PLAIN_VALUES = (int, float, bool, str, type(None), torch.dtype)
+_PLAIN_TENSORS = frozenset((Tensor, torch.nn.Parameter))
+_PLAIN_VALUES = frozenset((int, float, bool, str, type(None), torch.dtype))
 _LIMIT = 512
 """So many signatures of arguments are kept for each op; then they are collected anew."""
 
@@ -30,12 +30,14 @@ def runs_directly(args: Sequence[object]) -> bool:
     """Whether a call with these arguments has the same effect without torch's dispatcher."""
     if is_watched():
         return False
-    recording = torch.is_grad_enabled() or differentiates_forward()
+    if differentiates_forward():
+        return False
+    recording = torch.is_grad_enabled()
     for arg in args:
         kind = type(arg)
         if kind in _PLAIN_TENSORS:
-            assert isinstance(arg, Tensor)
-            if arg.is_meta or (recording and (arg.requires_grad or differentiates_forward())):
+            tensor = cast(Tensor, arg)
+            if tensor.is_meta or tensor.layout is not torch.strided or (recording and tensor.requires_grad):
                 return False
         elif kind not in _PLAIN_VALUES:
             return False
@@ -68,5 +70,5 @@ class Choices:
 
 def _metadata(arg: object) -> object:
     if isinstance(arg, Tensor):
-        return (arg.shape, arg.stride(), arg.dtype, arg.device, arg.layout)
+        return (arg.shape, arg.stride(), arg.dtype, arg.device)
     return (type(arg), arg)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor
 
-from vllm_ir.frontends.ops.memory import copied, fresh, separated, tensors_in, without_overlap
+from vllm_ir.frontends.ops.memory import copied, fresh, lie_apart, separated, tensors_in, without_overlap
 from vllm_ir.frontends.ops.torch_library import as_results
 
 if TYPE_CHECKING:
@@ -33,13 +33,23 @@ def run_donating(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
     if not impl.inplace:
         return run_functional(impl, args)
     written = impl.written_indices
-    operands = separated(args, written)
+    apart = lie_apart(args)
+    operands = list(args) if apart else separated(args, written)
     if torch.is_grad_enabled():
         # A kernel may write without telling autograd, which has to notice that what it saved is gone.
         given = [operands[index] for index in written]
         torch.autograd.graph.increment_version([t for t in given if isinstance(t, Tensor) and not t.is_inference()])
+    results = _call(impl, operands)
+    if apart and _are_different(results, [args[position] for position in written]):
+        return results
     others = [arg for position, arg in enumerate(args) if position not in written]
-    return without_overlap(_call(impl, operands), tensors_in(others))
+    return without_overlap(results, tensors_in(others))
+
+
+def _are_different(results: Sequence[Tensor], written: Sequence[object]) -> bool:
+    """Whether the results are written arguments themselves, none of them twice."""
+    found = {id(result) for result in results}
+    return len(found) == len(results) and found <= set(map(id, written))
 
 
 def run_traced(impl: IrOpImpl, args: Sequence[Any]) -> tuple[Any, ...]:  # Any: what tracers put in tensors' places

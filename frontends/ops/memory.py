@@ -4,6 +4,7 @@ Answers are sound and not always exact: where a question would need a long searc
 costs a copy and never a wrong result.
 """
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -107,6 +108,21 @@ def copied(args: Sequence[object], positions: Iterable[int]) -> list[object]:
         if isinstance(arg, Tensor):
             result[position] = arg.clone()
     return result
+
+
+def lie_apart(args: Iterable[object]) -> bool:
+    """Whether the tensors among arguments are dense and certainly have no byte in common; a quick look, for kernels."""
+    ranges: list[tuple[int, int]] = []
+    for arg in args:
+        if isinstance(arg, Tensor):
+            if not arg.is_contiguous():
+                return False
+            start = arg.data_ptr()
+            ranges.append((start, start + arg.nbytes))
+        elif isinstance(arg, list | tuple):
+            return False
+    ranges.sort()
+    return all(left[1] <= right[0] for left, right in itertools.pairwise(ranges))
 
 
 def separated(args: Sequence[object], positions: Sequence[int]) -> list[object]:

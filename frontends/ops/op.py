@@ -131,6 +131,12 @@ class IrOp:
     def __repr__(self) -> str:
         return f"IrOp({self.name!r})"
 
+    def __deepcopy__(self, memo: object) -> "IrOp":
+        return self  # copies of models call the same op
+
+    def __reduce__(self) -> tuple[Callable[[str], "IrOp"], tuple[str]]:
+        return _registered, (self.name,)
+
     def __str__(self) -> str:
         text = (inspect.getdoc(self.native) or "").partition("\n")[0]
         return f"{self!r}: {text}" if text else repr(self)
@@ -380,6 +386,11 @@ class IrOp:
     def undefine(self) -> None:
         """Take the op's overloads out of torch; for tests, through `unregister`."""
         self._overloads.undefine()
+
+
+def _registered(name: str) -> IrOp:
+    """The op of a name; what pickled ops become."""
+    return IrOp.registry[name]
 
 
 @torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType, reportUntypedFunctionDecorator]  # untyped in torch

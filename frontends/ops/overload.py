@@ -42,5 +42,11 @@ class IrOpInplaceOverload:
             return self.torch_op(*args, **kwargs)
         return unpacked(run_donating(op.choices.of(bound), bound))
 
+    def __deepcopy__(self, memo: object) -> IrOpInplaceOverload:
+        return self  # copies of models call the same op
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return getattr, (self.op, "maybe_inplace")
+
     def __repr__(self) -> str:
         return f"<IrOpInplaceOverload {self.name}>"

@@ -1,5 +1,8 @@
 """Registration of ops and implementations, and every message it can refuse them with."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import Tensor
@@ -360,3 +363,9 @@ def test_wrong_results_of_an_implementation() -> None:
         pytest.raises(TypeError, match="must return 2 tensors, got Tensor, int"),
     ):
         registry_results(torch.ones(2))
+
+
+def test_ops_are_what_they_are_when_models_are_copied_or_pickled() -> None:
+    for op in (ops.rms_norm, ops.fused_add_rms_norm.maybe_inplace):
+        assert copy.deepcopy([op])[0] is op
+        assert pickle.loads(pickle.dumps(op)) is op

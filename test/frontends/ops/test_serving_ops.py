@@ -51,9 +51,9 @@ def test_generated_arguments_are_valid_and_follow_the_seed(name: str, tokens: in
 
 @pytest.mark.parametrize(("name", "make"), CASES, ids=identified)
 def test_torch_accepts_the_registration(name: str, make: Callable[[], tuple[object, ...]]) -> None:
-    for overload in (ops[name].torch_op, ops[name].maybe_inplace):
-        if overload is not None:
-            torch.library.opcheck(overload, make())
+    inplace = ops[name].maybe_inplace
+    for overload in [ops[name].torch_op] if inplace is None else [ops[name].torch_op, inplace.torch_op]:
+        torch.library.opcheck(overload, make())
 
 
 @pytest.mark.parametrize("device", ["fake", "meta"])

@@ -151,19 +151,13 @@ def plant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PASSES, "faulty", lambda: Faulty)
 
 
-def swap_roots(op: Operation) -> bool:
-    """The same value by another chain of roundings."""
-    if calls(op, "aten.rsqrt.default") and isinstance(op, CallOp):
-        op.properties["callee"] = SymbolRefAttr("aten.reciprocal.default")
-        root = CallOp.create(
-            operands=list(op.operands),
-            result_types=[op.results[0].type],
-            properties={"callee": SymbolRefAttr("aten.sqrt.default"), "args": op.args},
-        )
-        block = op.parent_block()
-        assert block is not None
-        block.insert_op_before(root, op)
-        op.operands = [root.results[0]]
+def divide_by_the_root(op: Operation) -> bool:
+    """A quotient in the place of a product with the reciprocal of the root, which rounds once more."""
+    if calls(op, "aten.mul.Tensor") and isinstance(op, CallOp):
+        root = op.operands[1].owner
+        assert calls(root, "aten.rsqrt.default")
+        root.properties["callee"] = SymbolRefAttr("aten.sqrt.default")
+        op.properties["callee"] = SymbolRefAttr("aten.div.Tensor")
         return True
     return False
 
@@ -173,7 +167,7 @@ def test_rounding_is_told_from_faults(tmp_path: Path, plant: None) -> None:
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
 
     module = ir.import_callable(norm, torch.randn(64, 64))
-    Faulty.change = swap_roots
+    Faulty.change = divide_by_the_root
     validator = Validator(tmp_path)
     ir.run_passes(module, "faulty", between=validator.between)
     [verdict] = validator.verdicts
