@@ -147,7 +147,8 @@ def test_the_cache_key_covers_sources_flags_and_torch(monkeypatch: pytest.Monkey
     monkeypatch.setattr(build.torch, "__version__", "0.0")
     keys.add(build.library_path.__wrapped__())
     shutil.copytree(build._SOURCES, tmp_path / "csrc")
-    monkeypatch.setattr(build, "_SOURCES", tmp_path / "csrc")
+    copies = tuple(tmp_path / "csrc" / file.name for file in build.KERNEL_FILES)
+    monkeypatch.setattr(build, "KERNEL_FILES", copies)
     assert build.library_path.__wrapped__() in keys
     with (tmp_path / "csrc" / "rows.h").open("a") as file:
         file.write("\n")
