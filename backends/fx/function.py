@@ -235,7 +235,7 @@ class FunctionExporter:
             self.values[op.results[0]] = self._scalar(target, args)
             return
         if any(leaf.op == "get_attr" and leaf.target in self._sub_graphs.values() for leaf in nodes_in(args)):
-            args, kwargs = self.operands.as_sub_graphs_expect(op, args, kwargs)
+            args, kwargs = self.operands.restride(op, args, kwargs, free=True)
         node = None
         if is_overload(target) and op_info(target).is_view:
             args, kwargs = self.operands.with_known_strides(op, args, kwargs)

@@ -14,7 +14,7 @@ from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, byte_size, element_type_of, sizes_of
 from vllm_ir.frontends.fx.torch_objects import Overload, map_nodes
-from vllm_ir.frontends.fx.types import is_shaped, is_tensor
+from vllm_ir.frontends.fx.types import is_shaped
 
 aten = torch.ops.aten
 
@@ -59,30 +59,18 @@ class OperandLayouts:
         except OperatorError:
             return None
 
-    def as_sub_graphs_expect(
-        self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
-    ) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Give sub-graphs operands with all strides that their types state.
-
-        PyTorch compares the strides of what branches return, also where they lead nowhere, and those follow from the
-        operands'.
-        """
-        fixed: dict[fx.Node, fx.Node] = {}
-        for operand in op.operands:
-            node = self.values.get(operand)
-            if isinstance(node, fx.Node) and isinstance(node.meta["val"], Tensor) and is_tensor(operand.type):
-                laid_out = with_strides(self.emit, node, operand.type)
-                fixed[node] = with_all_strides(self.emit, laid_out, operand.type, trust_values=True)
-        return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
-
     def restride(
-        self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object]
+        self, op: CallOp | ViewOp, args: tuple[object, ...], kwargs: dict[str, object], *, free: bool = False
     ) -> tuple[tuple[object, ...], dict[str, object]]:
-        """Give an operator that looks at memory its operands as eager lays them out."""
-        fixed = self.restrided(op, [self.values.get(operand) for operand in op.operands])
+        """Give an operator that looks at memory its operands as eager lays them out.
+
+        With `free`, strides count also where they lead nowhere: PyTorch compares those of what branches return, which
+        follow from the operands'.
+        """
+        fixed = self.restrided(op, [self.values.get(operand) for operand in op.operands], free=free)
         return map_nodes((args, kwargs), lambda node: fixed.get(node, node))
 
-    def restrided(self, op: CallOp | ViewOp, nodes: Sequence[object]) -> dict[fx.Node, fx.Node]:
+    def restrided(self, op: CallOp | ViewOp, nodes: Sequence[object], *, free: bool = False) -> dict[fx.Node, fx.Node]:
         """For the node of each tensor operand, one with the same value and the strides of the operand's type."""
         fixed: dict[fx.Node, fx.Node] = {}
         for operand, node in zip(op.operands, nodes, strict=True):
@@ -90,4 +78,6 @@ class OperandLayouts:
                 continue
             if isinstance(node.meta["val"], Tensor):
                 fixed[node] = with_strides(self.emit, node, operand.type)
+                if free:
+                    fixed[node] = with_all_strides(self.emit, fixed[node], operand.type, trust_values=True)
         return fixed

@@ -40,4 +40,4 @@ def is_row_major(tensor: Tensor) -> bool:
     )
 
 
-__all__ = ["is_dense", "is_row_major", "known"]
+__all__ = ["has_dense_rows", "is_dense", "is_row_major", "known"]
