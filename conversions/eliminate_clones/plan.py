@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import NameLoc
 from xdsl.ir import Operation, SSAValue
 
 from vllm_ir.conversions.analysis.aliases import AliasSets, Place, Storage, viewed_overload
-from vllm_ir.conversions.analysis.regions import same_window
+from vllm_ir.conversions.analysis.regions import region_of, same_window
 from vllm_ir.conversions.analysis.windows import whole_window
 from vllm_ir.conversions.eliminate_clones.conflicts import Conflict, Conflicts
 from vllm_ir.conversions.eliminate_clones.policy import Policy
@@ -32,12 +32,12 @@ from vllm_ir.conversions.eliminate_clones.updates import (
 from vllm_ir.conversions.errors import describe, location_text
 from vllm_ir.dialects.torch.call import REASON
 from vllm_ir.dialects.vllm_ir.function import FuncOp, ReturnOp, root_of
-from vllm_ir.dialects.vllm_ir.memory import WriteOp
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, WriteOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, byte_size, element_type_of, sizes_of, strides_of
 from vllm_ir.frontends.fx.regions import overlaps_itself
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import Overload
-from vllm_ir.frontends.fx.types import is_shaped
+from vllm_ir.frontends.fx.types import is_shaped, is_tensor
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,8 @@ class Plan:
             self.rewritten[op] = "is dropped"
             if self._is_moved(op.results[0], self.aliases.places[source]):
                 self.cuts.keep[op] = f"{name_of(op.results[0])} is looked at by its position in memory"
+            elif _is_returned(op.results[0]) and self._is_part(self.aliases.places[source]):
+                self.cuts.keep[op] = f"{name_of(op.results[0])} is returned, and would keep the memory around it alive"
             return
         updates = [] if self.policy.leaves(op) else list(updates_of(op))
         if not updates:
@@ -157,6 +159,14 @@ class Plan:
             return False
         own = value.type if isinstance(value.type, BufferType) else whole_window(value.type)
         return place.window is None or not same_window(place.window, own)
+
+    def _is_part(self, place: Place) -> bool:
+        """Whether a window is known to be less than the memory that was made for it."""
+        storage = place.storage
+        if storage.is_argument or storage.is_constant or place.window is None or not is_tensor(storage.root.type):
+            return False
+        held, needed = _span(whole_window(storage.root.type)), _span(place.window)
+        return held is not None and needed is not None and needed < held
 
     def _is_there(self, piece: SSAValue, written: Place) -> bool:
         place = self.aliases.places.get(piece)
@@ -320,6 +330,11 @@ def passed_on(op: Operation) -> SSAValue | None:
     return None if REASON in op.attributes else copied_operand(op)
 
 
+def _is_returned(value: SSAValue) -> bool:
+    """Whether a value leaves the function as a new tensor."""
+    return any(isinstance(use.operation, ReturnOp | AllocOp) for use in value.uses)
+
+
 def _is_located(value: SSAValue) -> bool:
     """Whether an operator looks at positions in the memory of a value, or of a view of it (`as_strided`)."""
     pending = [value]
@@ -355,6 +370,13 @@ def _bytes(value: SSAValue) -> int | None:
     sizes = [size for size in sizes_of(kind) if isinstance(size, int)]
 
     return prod(sizes) * byte_size(element_type_of(kind)) if len(sizes) == len(sizes_of(kind)) else None
+
+
+def _span(window: BufferType) -> int | None:
+    """Bytes from the first to the last of a window; None if they are not known."""
+    region = region_of(window)
+    span = None if region is None else region.end - region.offset
+    return span if isinstance(span, int) else None
 
 
 def _same_layout(value: SSAValue, window: BufferType) -> bool:

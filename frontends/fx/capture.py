@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from vllm_ir.frontends.fx.attributes import ModuleTensors
+from vllm_ir.frontends.fx.eager_strides import EagerStrides
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.exported_file import load_exported
 from vllm_ir.frontends.fx.fakes import InputSource
@@ -40,7 +41,7 @@ def capture_callable(function: Callable[..., object], *example_inputs: object) -
     def run(*arguments: object) -> object:
         inputs = pytree.tree_unflatten(arguments[: len(leaves)], structure)
         attributes = cast("tuple[torch.Tensor, ...]", arguments[len(leaves) :])
-        with tensors.replaced(attributes):
+        with tensors.replaced(attributes), EagerStrides():
             return function(*inputs)
 
     return trace_normalized(run, sources, tensors, None, record_user_frames=True)

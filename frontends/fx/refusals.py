@@ -51,23 +51,36 @@ class EagerCalls:
         """
         if not _is_eager(node) or torch.is_autocast_enabled("cpu"):
             return None
+        return self.key_of(cast("str | Callable[..., object]", node.target), args, kwargs)
+
+    def key_of(
+        self, target: str | Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> CallKey | None:
+        """The same for a function of PyTorch's own that is called outside of a graph."""
         try:
             forms = _forms(args)
             named = tuple([(name, _form(value)) for name, value in kwargs.items()]) if kwargs else ()
         except _UnknownError:
             return None
-        return CallKey(cast("str | Callable[..., object]", node.target), forms, named, eager_switches())
+        return CallKey(target, forms, named, eager_switches())
 
     def strides(self, node: fx.Node, key: CallKey, arguments: object, result: object) -> Sequence[Strides] | None:
         """The strides of eager's results where the fakes in `result` have others, and those matter; else None.
 
         Raises `FxImportError` if eager refuses the call whatever its operands hold.
         """
+        try:
+            return self.strides_of(key, arguments, result, seen=any(user.op == "output" for user in node.users))
+        except FxImportError as error:
+            raise FxImportError(error.reason, node=node.name, location=user_location(node)) from error
+
+    def strides_of(self, key: CallKey, arguments: object, result: object, *, seen: bool) -> Sequence[Strides] | None:
+        """The same for a call outside of a graph; `seen` tells whether the caller of the program gets the result."""
         outcome = self._outcome(key)
         if outcome is None:
             return None
         if isinstance(outcome, _Refusal):
-            raise FxImportError(f"eager refuses it: {outcome.reason}", node=node.name, location=user_location(node))
+            raise FxImportError(f"eager refuses it: {outcome.reason}")
         if type(result) is FakeTensor and len(outcome) == 1 and not has_symbolic_metadata(result):
             (window,) = outcome
             if result.stride() == window.strides and result.size() == window.sizes:
@@ -77,7 +90,7 @@ class EagerCalls:
         if traced is None:
             return None
         # Strides of views that lead nowhere stay as they are traced, unless the caller sees them.
-        everywhere = not _share_memory(arguments, leaves) or any(user.op == "output" for user in node.users)
+        everywhere = seen or not _share_memory(arguments, leaves)
         differ = _differ_in_strides(traced, outcome, everywhere=everywhere)
         return [window.strides for window in outcome] if differ else None
 

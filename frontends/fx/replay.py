@@ -1,7 +1,6 @@
 """Running an FX graph node by node while it is being traced, keeping names, locations and errors apart."""
 
-import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 import torch
@@ -10,26 +9,24 @@ from torch._ops import HigherOrderOperator
 from torch.fx.experimental.proxy_tensor import PythonKeyTracer
 from torch.fx.node import Argument, Target
 from torch.fx.traceback import preserve_node_meta, set_current_meta
-from torch.utils import _pytree as pytree
 
 from vllm_ir.frontends.fx.attributes import ModuleTensors
+from vllm_ir.frontends.fx.eager_strides import restride
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.locations import user_location
-from vllm_ir.frontends.fx.refusals import EagerCalls, Strides
+from vllm_ir.frontends.fx.refusals import EagerCalls
 from vllm_ir.frontends.fx.torch_internals import (
     SYMBOLIC_TYPES,
     SymbolicNumber,
     current_tracer,
     enter_autocast,
     exit_autocast,
-    has_symbolic_metadata,
     is_leaf,
     last_node,
     node_of_symbol,
     node_of_tensor,
     nodes_since,
     rebind_symbols,
-    restride_fake,
     structured_outputs,
 )
 
@@ -131,19 +128,11 @@ class Replay(fx.Interpreter):
             key = None if self._autocast else self._calls.key(n, args, kwargs)
             result: object = run(n.target, args, kwargs)
             if key is not None and (strides := self._calls.strides(n, key, (args, kwargs), result)) is not None:
-                self._restride(result, strides)
+                restride(self._tracer, result, strides)
             return result
         # Higher-order operators trace their sub-graphs themselves, and carry metas over when told so.
         with preserve_node_meta(), set_current_meta(n):
             return run(n.target, args, kwargs)
-
-    def _restride(self, result: object, strides: Sequence[Strides]) -> None:
-        """Give fakes, and the values recorded of them, other strides."""
-        for leaf, steps in zip(pytree.tree_leaves(result), strides, strict=True):
-            if isinstance(leaf, torch.Tensor) and not has_symbolic_metadata(leaf):
-                restride_fake(leaf, steps)
-                for value in _recorded(node_of_tensor(self._tracer, leaf)):
-                    restride_fake(value, steps)
 
     def _annotate(self, n: fx.Node) -> fx.Node | None:
         """Copies metas to the nodes made since the last call, and returns the newest of them."""
@@ -155,21 +144,6 @@ class Replay(fx.Interpreter):
                 node.meta.setdefault(key, value)
         self._last = newest
         return made
-
-
-def _recorded(node: fx.Node | None) -> Iterator[torch.Tensor]:
-    """The values recorded of what `node` gives: its own, and the result of a call that it is an item of."""
-    path: list[int] = []
-    while node is not None:
-        value: object = node.meta.get("val")
-        for index in reversed(path):
-            value = cast("Sequence[object]", value)[index]
-        if isinstance(value, torch.Tensor):
-            yield value
-        is_item = node.target is operator.getitem
-        if is_item:
-            path.append(cast(int, node.args[1]))
-        node = cast(fx.Node, node.args[0]) if is_item else None
 
 
 def _node_of(value: object, tracer: PythonKeyTracer) -> fx.Node | None:

@@ -12,7 +12,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.tools.fuzz.observe import Seen, difference, observe
-from vllm_ir.tools.fuzz.paths import PATHS, PURE_PATHS, Prepare, forget
+from vllm_ir.tools.fuzz.paths import INDUCTOR_PATHS, PATHS, PURE_PATHS, Prepare, forget
 from vllm_ir.tools.fuzz.program import Loaded
 from vllm_ir.tools.fuzz.refusals import reason
 from vllm_ir.tools.fuzz.settings import AGREES, FAILED, REFUSED
@@ -57,7 +57,8 @@ def _judge_form(loaded: Loaded, path: str, prepare: Prepare, seen: Sequence[Seen
             got = observe(loaded, lambda program: prepare(loaded, program))
     except Exception as error:  # noqa: BLE001  # whatever it is, it is reported
         return _judge_error(path, error)
-    differs = difference(seen, got, new_memory=path not in PURE_PATHS)
+    sizes = path not in INDUCTOR_PATHS and not loaded.dynamic
+    differs = difference(seen, got, new_memory=path not in PURE_PATHS, sizes=sizes)
     if differs is None:
         return Verdict(path, AGREES)
     return Verdict(path, FAILED, f"other {differs.fact}", differs.text)

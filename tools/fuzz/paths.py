@@ -151,6 +151,9 @@ PATHS: dict[str, Sequence[Prepare]] = {
 PURE_PATHS = ("vllm_ir_xla",)
 """Paths through pure functions, whose results are separate values even where they share new memory in eager mode."""
 
+INDUCTOR_PATHS = ("vllm_ir",)
+"""Paths through Inductor, which drops copies of parts: their results may be in more memory than in eager mode."""
+
 
 def forget() -> None:
     """Give up all that was compiled, so that memory stays flat over many programs."""

@@ -406,3 +406,35 @@ vllm_ir.func functional @written_relayout(%x: tensor<2x4xf32, #vllm_ir.layout<st
   %put = torch.call @aten.select_scatter.default(%same, %more, 0, 1) : (tensor<2x4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
   vllm_ir.return %put : tensor<2x4xf32>
 }
+
+// A copy of a part that is returned stays: without it, the caller would hold the whole.
+// CHECK-LABEL: vllm_ir.func functional @returned_part(%x: tensor<4x6xf32>) -> tensor<6xf32> {
+// CHECK-NEXT: %sum = torch.call @aten.add.Tensor(%x, %x, alpha = 1) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+// CHECK-NEXT: %row = torch.call @aten.select.int(%sum, 0, 0) : (tensor<4x6xf32>) -> tensor<6xf32>
+// CHECK-NEXT: %copy = torch.call @aten.clone.default(%row, memory_format = none) attributes {vllm_ir.reason = "%copy is returned, and would keep the memory around it alive"} : (tensor<6xf32>) -> tensor<6xf32>
+// CHECK-NEXT: vllm_ir.return %copy : tensor<6xf32>
+// CHECK-NEXT: }
+vllm_ir.func functional @returned_part(%x: tensor<4x6xf32>) -> tensor<6xf32> {
+  %sum = torch.call @aten.add.Tensor(%x, %x, alpha = 1) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %row = torch.call @aten.select.int(%sum, 0, 0) : (tensor<4x6xf32>) -> tensor<6xf32>
+  %copy = torch.call @aten.clone.default(%row, memory_format = none) : (tensor<6xf32>) -> tensor<6xf32>
+  vllm_ir.return %copy : tensor<6xf32>
+}
+
+// A copy of all of it is dropped, and so is one that is only looked at.
+// CHECK-LABEL: vllm_ir.func functional @returned_whole(%x: tensor<4x6xf32>) -> (tensor<24xf32>, tensor<6xf32>) {
+// CHECK-NEXT: %sum = torch.call @aten.add.Tensor(%x, %x, alpha = 1) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+// CHECK-NEXT: %flat = torch.call @aten.view.default(%sum, [24]) : (tensor<4x6xf32>) -> tensor<24xf32>
+// CHECK-NEXT: %row = torch.call @aten.select.int(%sum, 0, 0) : (tensor<4x6xf32>) -> tensor<6xf32>
+// CHECK-NEXT: %twice = torch.call @aten.neg.default(%row) : (tensor<6xf32>) -> tensor<6xf32>
+// CHECK-NEXT: vllm_ir.return (%flat, %twice) : tensor<24xf32>, tensor<6xf32>
+// CHECK-NEXT: }
+vllm_ir.func functional @returned_whole(%x: tensor<4x6xf32>) -> (tensor<24xf32>, tensor<6xf32>) {
+  %sum = torch.call @aten.add.Tensor(%x, %x, alpha = 1) : (tensor<4x6xf32>) -> tensor<4x6xf32>
+  %flat = torch.call @aten.view.default(%sum, [24]) : (tensor<4x6xf32>) -> tensor<24xf32>
+  %all = torch.call @aten.clone.default(%flat, memory_format = none) : (tensor<24xf32>) -> tensor<24xf32>
+  %row = torch.call @aten.select.int(%sum, 0, 0) : (tensor<4x6xf32>) -> tensor<6xf32>
+  %copy = torch.call @aten.clone.default(%row, memory_format = none) : (tensor<6xf32>) -> tensor<6xf32>
+  %twice = torch.call @aten.neg.default(%copy) : (tensor<6xf32>) -> tensor<6xf32>
+  vllm_ir.return (%all, %twice) : tensor<24xf32>, tensor<6xf32>
+}

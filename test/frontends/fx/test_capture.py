@@ -254,3 +254,27 @@ def test_locations_skip_torch_and_the_standard_library():
     assert parse_location(user + torchs) == ("/home/me/model.py", 12)
     assert parse_location(torchs) == (inside, 134)
     assert parse_location("") is None
+
+
+def test_strides_are_those_of_eagers_kernels():
+    x = torch.rand(58).as_strided((1, 3, 3, 3), (18, 2, 6, 18))
+    (result,) = capture_callable(_fill_column, x).graph_module.graph.output_node().args
+    assert isinstance(result, torch.fx.Node)
+    assert result.meta["val"].stride() == _fill_column(x).stride()
+
+
+def test_branches_are_captured_with_strides_of_eager():
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda y: y + 1, lambda y: y - 1, (x,))
+
+    targets = [node.target for node in capture_callable(program, torch.rand(3)).graph_module.graph.nodes]
+    assert torch.ops.higher_order.cond in targets
+
+
+def test_types_that_eager_refuses_are_refused_with_the_line_of_the_user():
+    with pytest.raises(FxImportError, match=r"test_capture\.py:\d+\): eager refuses it"):
+        capture_callable(lambda i: torch.round(i > 2), torch.arange(6))
+
+
+def _fill_column(x: torch.Tensor) -> torch.Tensor:
+    return x.index_fill(3, torch.tensor([1]), -2)
