@@ -73,10 +73,8 @@ def trace(
     with tracing_state(mode), as_in_eager():
         try:
             gm = on_roomy_stack(lambda: traced(run, table, list(fakes)))
-        except FxImportError as error:
-            if error.location is not None or error.node is not None:
-                raise
-            raise FxImportError(error.reason, location=_error_location(error)) from error
+        except FxImportError:
+            raise
         except Exception as error:
             raise FxImportError(error_summary(error), location=_error_location(error)) from error
     result = Trace(gm)
