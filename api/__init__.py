@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vllm_ir import op
     from vllm_ir.backends.fx.export import export_fx
     from vllm_ir.backends.interpreter.interpret import interpret, interpret_ranks
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vllm_ir.frontends.platforms import Platform, current_platform
     from vllm_ir.tools import neuron, testing
     from vllm_ir.tools.alias_outputs import alias_outputs
+    from vllm_ir.tools.consistency import consistency_report
     from vllm_ir.tools.pipelines import run_passes
     from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
     from vllm_ir.tools.priority_arguments import PriorityArgumentParser
@@ -27,15 +29,20 @@ if TYPE_CHECKING:
         IrOpPriorityConfig,
         KernelConfig,
         RegistrationError,
+        SizeRanges,
+        adopt,
         enable_torch_wrap,
+        migration,
         ops,
         register_op,
         set_default_torch_wrap,
         statically_known,
         unregister,
     )
+    from vllm_ir.tools.register_backend import register_backend
     from vllm_ir.tools.reports import clear_compile_reports, compile_reports
     from vllm_ir.tools.stablehlo import export_stablehlo
+    from vllm_ir.tools.stand_in import stand_in_for
     from vllm_ir.tools.text import parse
     from vllm_ir.tools.validation.find_fault import bisect
 
@@ -48,10 +55,13 @@ __all__ = [
     "PostGradPass",
     "PriorityArgumentParser",
     "RegistrationError",
+    "SizeRanges",
+    "adopt",
     "alias_outputs",
     "bisect",
     "clear_compile_reports",
     "compile_reports",
+    "consistency_report",
     "current_platform",
     "device_kernel",
     "enable_torch_wrap",
@@ -62,12 +72,16 @@ __all__ = [
     "import_fx",
     "interpret",
     "interpret_ranks",
+    "migration",
     "neuron",
+    "op",
     "ops",
     "parse",
+    "register_backend",
     "register_op",
     "run_passes",
     "set_default_torch_wrap",
+    "stand_in_for",
     "statically_known",
     "testing",
     "unregister",
@@ -83,10 +97,13 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "PostGradPass": "vllm_ir.tools.post_grad.post_grad_pass",
         "PriorityArgumentParser": "vllm_ir.tools.priority_arguments",
         "RegistrationError": "vllm_ir.tools.providers",
+        "SizeRanges": "vllm_ir.tools.providers",
+        "adopt": "vllm_ir.tools.providers",
         "alias_outputs": "vllm_ir.tools.alias_outputs",
         "bisect": "vllm_ir.tools.validation.find_fault",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
+        "consistency_report": "vllm_ir.tools.consistency",
         "current_platform": "vllm_ir.frontends.platforms",
         "device_kernel": "vllm_ir.frontends.ops.device_kernels.kernel",
         "enable_torch_wrap": "vllm_ir.tools.providers",
@@ -97,20 +114,24 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "import_fx": "vllm_ir.frontends.fx.importer",
         "interpret": "vllm_ir.backends.interpreter.interpret",
         "interpret_ranks": "vllm_ir.backends.interpreter.interpret",
+        "migration": "vllm_ir.tools.providers",
         "neuron": "vllm_ir.tools.neuron",
+        "op": "vllm_ir.op",
         "ops": "vllm_ir.tools.providers",
         "parse": "vllm_ir.tools.text",
+        "register_backend": "vllm_ir.tools.register_backend",
         "register_op": "vllm_ir.tools.providers",
         "run_passes": "vllm_ir.tools.pipelines",
         "set_default_torch_wrap": "vllm_ir.tools.providers",
+        "stand_in_for": "vllm_ir.tools.stand_in",
         "statically_known": "vllm_ir.tools.providers",
         "testing": "vllm_ir.tools.testing",
         "unregister": "vllm_ir.tools.providers",
     }
 )
 
-_PACKAGES = ("neuron", "testing")
-"""Names of packages; they are what is at home there themselves."""
+_MODULES = ("neuron", "op", "testing")
+"""Names of modules; they are what is at home there themselves."""
 
 
 if not TYPE_CHECKING:  # a type checker would let it stand for every misspelt name
@@ -119,7 +140,7 @@ if not TYPE_CHECKING:  # a type checker would let it stand for every misspelt na
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         home = importlib.import_module(_HOMES[name])
-        value = home if name in _PACKAGES else getattr(home, name)
+        value = home if name in _MODULES else getattr(home, name)
         globals()[name] = value  # found there from now on, without coming here
         return value
 

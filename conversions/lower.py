@@ -34,6 +34,7 @@ from vllm_ir.frontends.fx.types import is_shaped, is_tensor
 from vllm_ir.frontends.fx.values import decode
 from vllm_ir.frontends.ops import IrOp, IrOpImpl, ops
 from vllm_ir.frontends.ops.dialect import operand_segments
+from vllm_ir.frontends.ops.size_ranges import SizeRanges
 
 SELECTED = "vllm_ir.selected"
 REJECTED = "vllm_ir.rejected"
@@ -117,6 +118,8 @@ class _Lowering:
     def _choose(self, op: Operation, ir_op: IrOp, arguments: list[Argument]) -> _Choice:
         """The first implementation that accepts the operands, and whose results are those of the op."""
         rejected: dict[str, str] = {}
+        if isinstance(ir_op.named_priority(), SizeRanges) and not self.examples.knows_sizes and _is_dynamic(arguments):
+            fail(op, "its providers depend on a size that is not known here; specialize the module, or compile it")
         for impl, reason in ir_op.candidates([self._example(argument) for argument in arguments]):
             if reason is None and impl.inplace:
                 reason = _unwritable(impl, arguments)
@@ -210,6 +213,11 @@ def _tensors(argument: Argument) -> list[SSAValue]:
     if isinstance(argument, SSAValue):
         return [argument]
     return argument if isinstance(argument, list) else []
+
+
+def _is_dynamic(arguments: list[Argument]) -> bool:
+    tensors = (value.type for argument in arguments for value in _tensors(argument))
+    return any(isinstance(size, str) for kind in tensors for size in sizes_of(kind))
 
 
 def _tensor_type(value: SSAValue) -> TensorType[Attribute]:

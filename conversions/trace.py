@@ -53,7 +53,10 @@ class Examples:
     """Fake operands for one module: where a compilation is running, over its symbols."""
 
     def __init__(self) -> None:
-        self.mode = ambient_fake_mode() or FakeTensorMode(shape_env=ShapeEnv(), static_shapes=False)
+        ambient = ambient_fake_mode()
+        self.knows_sizes = ambient is not None
+        """Whether symbolic sizes have values, those of the call that is compiled for, which guards can keep to."""
+        self.mode = ambient or FakeTensorMode(shape_env=ShapeEnv(), static_shapes=False)
         self.symbols = Symbols(self.mode)
 
     def tensor(self, kind: TensorType[Attribute]) -> object:

@@ -26,7 +26,7 @@ from vllm_ir.conversions.rewrites import LimitedPass, Site
 from vllm_ir.dialects.vllm_ir.types import element_type_of, sizes_of
 from vllm_ir.frontends.fx.types import is_shaped
 from vllm_ir.tools.files import write_whole
-from vllm_ir.tools.pipelines import PASSES, build_passes, check_effects, expand, needs_torch
+from vllm_ir.tools.pipelines import build_passes, check_effects, expand, needs_torch, pass_class
 from vllm_ir.tools.text import text_context
 
 Check: TypeAlias = Callable[[ModuleOp, ModuleOp], object]
@@ -138,7 +138,7 @@ class _Search:
 
     def run(self, entry: ArgSpec) -> _Run:
         """Run a pass on a clone of what is before it, and judge the result."""
-        pass_ = PASSES[entry.name]().from_spec(entry)
+        pass_ = pass_class(entry.name).from_spec(entry)
         after = self.before.clone()
         wrong: object
         try:
@@ -165,7 +165,7 @@ class _Search:
     def within(self, entry: ArgSpec, whole: _Run) -> BisectResult:
         """The first wrong rewrite of a pass that is wrong as a `whole`."""
         found = BisectResult(spec=str(entry), rewrites=whole.rewrites, verdict=_said(whole.verdict))
-        if not issubclass(PASSES[entry.name](), LimitedPass):
+        if not issubclass(pass_class(entry.name), LimitedPass):
             return replace(found, note=f"pass {entry.name!r} has no limit of rewrites")
         # The search rests on both ends: nothing is wrong without rewrites, and something is with all of them.
         if (run := self.run(_limited(entry, 0))).verdict is not None:

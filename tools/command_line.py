@@ -111,13 +111,14 @@ def _target(spec: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     pipelines = ", ".join(f"{name} ({passes})" for name, passes in PIPELINES.items())
+    passes = f"passes ({', '.join(PASSES)}, and those of installed packages) and pipelines ({pipelines}), with commas"
     parser = _ArgumentParser(
         prog="vllm-ir-opt", description="Run passes on a module of vllm_ir and print the result.", allow_abbrev=False
     )
     add, flag = parser.add_argument, _Flags(parser)
     add("input_file", nargs="?", help="file.mlir, file.pt2 or file.py:callable; standard input by default")
     add("-f", "--frontend", choices=_KINDS, help="what the input is, where its name does not tell")
-    add("-p", "--passes", default="", help=f"passes ({', '.join(PASSES)}) and pipelines ({pipelines}), with commas")
+    add("-p", "--passes", default="", help=passes)
     add("-t", "--target", default="mlir", help=f"what to write: {', '.join(TARGETS)}; mlir by default")
     add("-o", "--output-file", help="where to write it; standard output by default")
     add(

@@ -28,7 +28,7 @@ from vllm_ir.tools.options import CompileOptions, parse_options
 from vllm_ir.tools.pipelines import MEMORY_PASS, split_passes, writes_in_place
 from vllm_ir.tools.post_grad.hook import write_in_place
 from vllm_ir.tools.reports import CompileReport, phase, record_copies, record_outcome, recording
-from vllm_ir.tools.torch_internals import autocast_enabled, compile_lock, without_autocast
+from vllm_ir.tools.torch_internals import autocast_enabled, compile_lock, inductor_cache_hits, without_autocast
 
 Compiled = Callable[..., object]
 
@@ -136,10 +136,12 @@ def _through_inductor(
         exported = export_split(module, normalized.inputs, normalized.fake_mode)
     record_copies(report, exported.core.graph, exported.copies)
     hook = write_in_place(module, exported, validator_for(options, report)) if writes_in_place(options.passes) else None
+    hits = inductor_cache_hits()
     with phase(report, "backend"):
         compiled = compile_functional(
             exported.core, normalized.inputs, normalized.fake_mode, static_inputs, hook, exported.donated
         )
+    report.from_cache = inductor_cache_hits() > hits
     if hook is not None:
         # What came from Inductor's cache went through the same once: do it again, to know what it was.
         record_outcome(report, hook.outcome or hook.apply(exported.core.graph, normalized.fake_mode))

@@ -13,6 +13,7 @@ from vllm_ir.backends.fx.export import ExportedGraph, export_graph
 from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, STORAGE, FuncOp
 from vllm_ir.frontends.fx.importer import MAIN, import_normalized
 from vllm_ir.frontends.fx.normalize import Normalized, normalize
+from vllm_ir.tools.debug_artifacts import keep_module
 from vllm_ir.tools.options import CompileOptions
 from vllm_ir.tools.pipelines import run_passes, split_passes
 from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_decisions, record_phase
@@ -40,6 +41,7 @@ def lower_graph(
         report.nodes = report.op_counts["fx"] = len(normalized.graph_module.graph.nodes)
         with phase(report, "import"):
             module = import_normalized(normalized)
+        keep_module(report, "imported", module)
         names = [node.name for node in normalized.graph_module.graph.find_nodes(op="placeholder")]
         report.mutated = [names[position] for position in written_arguments(module)]
         report.op_counts["import"] = count_ops(module)
@@ -53,6 +55,7 @@ def lower_graph(
         validator = validator_for(options, report)
         run_passes(module, passes, on_pass=on_pass, check=False, between=validator and validator.between)
     record_decisions(report, module)
+    keep_module(report, "lowered", module)
     return normalized, module
 
 

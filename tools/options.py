@@ -10,14 +10,14 @@ from typing import cast
 
 from vllm_ir.frontends.ops.priority import only_batch_invariant, wants_batch_invariance
 from vllm_ir.tools.pipelines import expand
-from vllm_ir.tools.providers import IrOpPriorityConfig, ops
+from vllm_ir.tools.providers import IrOpPriorityConfig, SizeRanges, ops
 from vllm_ir.tools.torch_internals import inductor_patches, is_inductor_option
 
 DEFAULT_PASSES = "functionalize,lower,eliminate-clones"
 
 _OWN: Mapping[str, str] = MappingProxyType(
     {
-        "ir_op_priority": "{op: [providers]}",
+        "ir_op_priority": "{op: [providers] or SizeRanges}",
         "batch_invariant": "True to choose only implementations whose rows do not depend on one another, False for any",
         "passes": f"a pass pipeline as text, {DEFAULT_PASSES!r} by default",
         "validate": "True, or a directory for reproducers: compare what the program does before and behind each pass",
@@ -99,7 +99,7 @@ def _priorities(value: object) -> IrOpPriorityConfig:
         return value
     if not isinstance(value, Mapping):
         raise TypeError(f"option ir_op_priority must be {_OWN['ir_op_priority']}, got {value!r}")
-    return IrOpPriorityConfig(**cast("Mapping[str, Sequence[str]]", value))
+    return IrOpPriorityConfig(**cast("Mapping[str, Sequence[str] | SizeRanges]", value))
 
 
 def _batch_invariant(value: object) -> bool | None:

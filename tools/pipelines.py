@@ -1,6 +1,7 @@
 """Passes and pipelines by name, and running them.
 
-Passes are imported when they are asked for, so that a tool which needs none of ours does not load PyTorch.
+Passes are imported when they are asked for, so that a tool which needs none of ours does not load PyTorch. Names that
+are neither ours nor xDSL's are looked up among the passes of other distributions (`plugin_passes.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from xdsl.passes import ModulePass, PassPipelineCallbackType
 from xdsl.utils.arg_spec import ArgSpec, parse_pipeline
 from xdsl.utils.exceptions import ArgSpecParseError
 
+from vllm_ir.tools.plugin_passes import plugin_passes
 from vllm_ir.tools.text import text_context
 
 PassFactory: TypeAlias = Callable[[], type[ModulePass]]
@@ -46,13 +48,14 @@ TORCH_PASSES: Mapping[str, PassFactory] = {
 MEMORY_PASS = "eliminate-clones"
 """The pass behind which a module is no longer about values alone."""
 
-PASSES: dict[str, PassFactory] = {
-    **TORCH_PASSES,
+_XDSL_PASSES: Mapping[str, PassFactory] = {
     "canonicalize": _imported("xdsl.transforms.canonicalize:CanonicalizePass"),
     "cse": _imported("xdsl.transforms.common_subexpression_elimination:CommonSubexpressionElimination"),
     "dce": _imported("xdsl.transforms.dead_code_elimination:DeadCodeElimination"),
 }
-"""Every pass that a pipeline may name: ours, and those of xDSL that are right on our IR."""
+
+PASSES: dict[str, PassFactory] = {**TORCH_PASSES, **_XDSL_PASSES}
+"""The passes that are always there: ours, and those of xDSL that are right on our IR."""
 
 PIPELINES: dict[str, str] = {
     "vllm-ir-functional": "functionalize",
@@ -60,6 +63,20 @@ PIPELINES: dict[str, str] = {
     "vllm-ir-in-place": "functionalize,lower,eliminate-clones",
 }
 """Named sequences of passes; a pipeline may name them wherever it may name a pass."""
+
+
+def find_pass(name: str) -> PassFactory | None:
+    """The factory of the pass of that name, ours or of another distribution; None if there is none.
+
+    Raises:
+        RuntimeError: what another distribution brings along is faulty; see `plugin_passes`.
+    """
+    return PASSES.get(name) or plugin_passes().get(name)
+
+
+def relies_on_effects(name: str) -> bool:
+    """Whether a pass may rely on what calls state about their effects. Of those of others nothing is known."""
+    return name not in _XDSL_PASSES
 
 
 def expand(spec: str) -> list[ArgSpec]:
@@ -74,10 +91,10 @@ def expand(spec: str) -> list[ArgSpec]:
         raise ValueError(f"pass pipeline {spec!r}: {_one_line(error)}") from None
     passes: list[ArgSpec] = []
     for entry in entries:
-        if entry.name in PASSES:
+        if entry.name not in PIPELINES:
+            if find_pass(entry.name) is None:
+                raise ValueError(_unknown(entry.name))
             passes.append(entry)
-        elif entry.name not in PIPELINES:
-            raise ValueError(_unknown(entry.name))
         elif entry.parameters:
             raise ValueError(f"pipeline {entry.name!r} takes no options, its passes do: {PIPELINES[entry.name]}")
         else:
@@ -106,14 +123,23 @@ def _one_line(error: ArgSpecParseError) -> str:
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, [*PASSES, *PIPELINES], n=1)
+    passes = [*PASSES, *plugin_passes()]
+    near = difflib.get_close_matches(name, [*passes, *PIPELINES], n=1)
     hint = f", did you mean {near[0]!r}?" if near else ";"
-    return f"unknown pass {name!r}{hint} passes are {', '.join(PASSES)}; pipelines are {', '.join(PIPELINES)}"
+    return f"unknown pass {name!r}{hint} passes are {', '.join(passes)}; pipelines are {', '.join(PIPELINES)}"
 
 
 def needs_torch(spec: str) -> bool:
-    """Whether the pipeline holds a pass that loads PyTorch; errors as for `expand`."""
-    return any(entry.name in TORCH_PASSES for entry in expand(spec))
+    """Whether the pipeline holds a pass that loads PyTorch, or may; errors as for `expand`."""
+    return any(relies_on_effects(entry.name) for entry in expand(spec))
+
+
+def pass_class(name: str) -> type[ModulePass]:
+    """The pass of that name. Raises `ValueError` if there is none, and what `find_pass` raises."""
+    factory = find_pass(name)
+    if factory is None:
+        raise ValueError(_unknown(name))
+    return factory()
 
 
 def build_passes(spec: str) -> tuple[ModulePass, ...]:
@@ -125,20 +151,21 @@ def build_passes(spec: str) -> tuple[ModulePass, ...]:
     passes: list[ModulePass] = []
     for entry in expand(spec):
         try:
-            passes.append(PASSES[entry.name]().from_spec(entry))
+            passes.append(pass_class(entry.name).from_spec(entry))
         except ValueError as error:
             raise ValueError(f"pass {entry.name!r}: {error}") from error
     return tuple(passes)
 
 
 def check_effects(module: ModuleOp) -> None:
-    """Check that the calls in `module` state the effects that PyTorch's schemas have. Loads PyTorch.
+    """Check that the calls in `module` state the effects that PyTorch's schemas have. Loads PyTorch and all kernels.
 
     Raises:
         VerifyException: a call states others, or its operator is not registered.
     """
     from vllm_ir.frontends.fx.checks import check_module
 
+    importlib.import_module("vllm_ir.tools.providers")  # operators that modules call, and what `lower` may choose
     check_module(module)
 
 
@@ -186,7 +213,7 @@ def run_passes(
     context = text_context() if context is None else context
     if verify_each:
         module.verify()
-    if check and any(entry.name in TORCH_PASSES for entry in passes):
+    if check and any(relies_on_effects(entry.name) for entry in passes):
         check_effects(module)
     with _collector_paused():
         _apply(module, passes, context, on_pass, verify_each, between)

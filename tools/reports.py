@@ -25,6 +25,8 @@ from vllm_ir.frontends.fx.opaque import written_on_copies
 from vllm_ir.frontends.fx.schemas import scattered_view, writes_parts
 from vllm_ir.frontends.fx.storages import argument_of, nodes_in
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, schema_of
+from vllm_ir.tools.debug_artifacts import keep_report
+from vllm_ir.tools.logs import set_up_logging, show_progress
 
 _CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
 
@@ -55,6 +57,8 @@ class CompileReport:
     """Time of each phase, in order: normalize, import, every pass, export, backend."""
     op_counts: dict[str, int] = field(default_factory=lambda: {})
     """Operations of the graph at each stage: fx, import, every pass, export."""
+    from_cache: bool = False
+    """Whether Inductor has taken its part from its cache."""
     verdicts: list[str] = field(default_factory=lambda: [])
     """What validation found about each pass, a line each; empty without `validate`."""
     copies: list[tuple[str, str, str]] = field(default_factory=lambda: [])
@@ -87,7 +91,9 @@ def clear_compile_reports() -> None:
 def recording(backend: str, kind: str) -> Generator[CompileReport]:
     """A new report, which is published when the block ends without an error."""
     report = CompileReport(next(_ids), backend, kind)
+    set_up_logging()
     yield report
+    keep_report(report)
     with _lock:
         _reports.append(report)
 
@@ -104,7 +110,8 @@ def record_phase(report: CompileReport, name: str, seconds: float) -> None:
     """Note the time of a phase, and say so where progress is shown. Phases of the same name add up."""
     report.pass_seconds[name] = report.pass_seconds.get(name, 0.0) + seconds
     if _shows_progress():
-        _logger().info("vllm_ir: graph %d: %s %.2f s", report.graph_id, name, seconds)
+        show_progress()
+        logging.getLogger("vllm_ir").info("vllm_ir: graph %d: %s %.2f s", report.graph_id, name, seconds)
 
 
 def _shows_progress() -> bool:
@@ -112,14 +119,20 @@ def _shows_progress() -> bool:
     return sys.stderr.isatty() if chosen is None else chosen not in ("", "0")
 
 
-def _logger() -> logging.Logger:
-    """The logger of progress messages; it prints to stderr unless the program has set up logging."""
-    logger = logging.getLogger("vllm_ir")
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.INFO)
-    if not logger.hasHandlers():
-        logger.addHandler(logging.StreamHandler())
-    return logger
+def selected_impls(module: ModuleOp) -> dict[str, dict[str, str]]:
+    """`{op: {node: provider}}` of a module that was lowered."""
+    return {
+        op: {node: _text(provider) for node, provider in nodes.items()}
+        for op, nodes in _entries_by_op(module, SELECTED)
+    }
+
+
+def rejected_impls(module: ModuleOp) -> dict[str, dict[str, list[tuple[str, str]]]]:
+    """`{op: {node: [(provider, reason)]}}` of a module that was lowered."""
+    return {
+        op: {node: [(name, _text(reason)) for name, reason in _entries(reasons)] for node, reasons in nodes.items()}
+        for op, nodes in _entries_by_op(module, REJECTED)
+    }
 
 
 def record_decisions(report: CompileReport, module: ModuleOp) -> None:
@@ -127,14 +140,7 @@ def record_decisions(report: CompileReport, module: ModuleOp) -> None:
 
     That is which implementations were chosen and which passed over, and what became of calls in value form.
     """
-    report.selected_impls = {
-        op: {node: _text(provider) for node, provider in nodes.items()}
-        for op, nodes in _entries_by_op(module, SELECTED)
-    }
-    report.rejected_impls = {
-        op: {node: [(name, _text(reason)) for name, reason in _entries(reasons)] for node, reasons in nodes.items()}
-        for op, nodes in _entries_by_op(module, REJECTED)
-    }
+    report.selected_impls, report.rejected_impls = selected_impls(module), rejected_impls(module)
     if isinstance(clones := module.attributes.get(CLONES), DictionaryAttr):
         counts = {name: int(count.value.data) for name, count in clones.data.items() if isinstance(count, IntegerAttr)}
         report.clones_inserted, report.clones_removed = counts["inserted"], counts["removed"]

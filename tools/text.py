@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import FileLineColLoc, LocationAttr, ModuleOp, NameLoc
@@ -17,7 +18,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from xdsl.utils.lexer import Input, Position, Span
 from xdsl.utils.mlir_lexer import MLIRLexer
 
-from vllm_ir.dialects.context import make_context
+from vllm_ir.dialects.context import DIALECTS
 from vllm_ir.dialects.messages import OperationVerifyError
 from vllm_ir.dialects.order import verify_order
 from vllm_ir.tools.dense_elements import DenseElement
@@ -114,19 +115,43 @@ def _failure_text(error: Exception) -> str:
     return str(error) if meant else f"malformed text ({type(error).__name__}: {error})"
 
 
-def text_context(allow_unregistered: bool = False) -> Context:
-    """A context with our dialects, and with the ops that this process has registered with `register_op`."""
-    context = make_context(allow_unregistered)
-    # Ops can only have been registered if something has loaded the registry, and with it PyTorch.
-    if "vllm_ir.frontends.ops" in sys.modules:
+class _TextContext(Context):
+    """A context that knows all ops that are registered with `register_op`.
+
+    Those that nothing in this process has registered yet are looked for when a text names an op that is not known,
+    since that loads PyTorch.
+    """
+
+    def get_optional_op(self, name: str, *, dialect_stack: Sequence[str] = ()) -> type[Operation] | None:
+        """The class of an operation; `ValueError` if a package that registers ops cannot be loaded."""
+        if name.startswith("vllm_ir.") and self._get_known_op(name) is None:
+            try:
+                importlib.import_module("vllm_ir.tools.providers")
+            except RuntimeError as error:
+                raise ValueError(str(error)) from error
+            self.load_registered_ops()
+        return super().get_optional_op(name, dialect_stack=dialect_stack)
+
+    def load_registered_ops(self) -> None:
+        """Take in what has been registered."""
         from vllm_ir.frontends.ops import ops
         from vllm_ir.frontends.ops.dialect import operation_class
 
-        context.load_registered_dialect("vllm_ir")
-        loaded = set(context.loaded_ops)
+        self.get_optional_dialect("vllm_ir")  # loads it, if nothing has
+        loaded = set(self.loaded_ops)
         for operation in (operation_class(ops[name]) for name in ops):
             if operation not in loaded:
-                context.load_op(operation)
+                self.load_op(operation)
+
+
+def text_context(allow_unregistered: bool = False) -> Context:
+    """A context with our dialects, and with the ops that are registered with `register_op`."""
+    context = _TextContext(allow_unregistered)
+    for name, factory in DIALECTS.items():
+        context.register_dialect(name, factory)
+    # Ops can only have been registered if something has loaded the registry, and with it PyTorch.
+    if "vllm_ir.frontends.ops" in sys.modules:
+        context.load_registered_ops()
     return context
 
 

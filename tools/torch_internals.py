@@ -14,9 +14,13 @@ from torch import Tensor, fx
 from torch._dynamo import config as dynamo_config
 from torch._dynamo import convert_frame
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import list_backends
+from torch._dynamo.backends.registry import register_backend as dynamo_register_backend
+from torch._dynamo.utils import counters, get_debug_dir
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 from torch._inductor import config as inductor_config
+from torch._logging import trace_structured
 from torch._subclasses.fake_tensor import FakeTensor
 
 Compiled = Callable[..., object]
@@ -96,3 +100,28 @@ def inputs_written_under_autograd() -> frozenset[int]:
     if metadata is None:
         return frozenset()
     return frozenset(i for i, info in enumerate(metadata.input_info) if info.mutates_data)
+
+
+def backend_names() -> Sequence[str]:
+    """All names that `torch.compile(backend=...)` takes."""
+    return list_backends(exclude_tags=None)
+
+
+def add_backend(name: str, backend: Callable[..., Compiled]) -> None:
+    """Give `torch.compile` a backend."""
+    dynamo_register_backend(backend, name)
+
+
+def trace_artifact(name: str, encoding: str, text: Callable[[], str]) -> None:
+    """Add a text to PyTorch's structured trace, if one is written; `encoding` is `string` or `json`."""
+    trace_structured("artifact", lambda: {"name": name, "encoding": encoding}, payload_fn=text, expect_trace_id=False)
+
+
+def debug_directory() -> str | None:
+    """The folder in which PyTorch keeps what belongs to this run, if it does; by `TORCH_COMPILE_DEBUG=1`."""
+    return get_debug_dir() if inductor_config.trace.enabled else None
+
+
+def inductor_cache_hits() -> int:
+    """How many graphs of this process have come from Inductor's cache so far."""
+    return counters["inductor"]["fxgraph_cache_hit"]

@@ -31,7 +31,7 @@ from vllm_ir.tools import inputs
 from vllm_ir.tools.command_line import DEBUG_VARIABLE, CommandLine, UsageError, parse_command_line
 from vllm_ir.tools.failures import error_line
 from vllm_ir.tools.files import write_whole
-from vllm_ir.tools.pipelines import PASSES, TORCH_PASSES, build_passes, check_effects
+from vllm_ir.tools.pipelines import PASSES, build_passes, check_effects, relies_on_effects
 from vllm_ir.tools.priority_arguments import PREFIX
 from vllm_ir.tools.targets import BINARY_TARGETS, TARGETS, TORCH_TARGETS, text_bytes
 from vllm_ir.tools.text import TextParser, text_context
@@ -75,7 +75,7 @@ class VllmIrOptMain(xDSLOptMain):
         self.pipeline = PassPipeline(build_passes(self.command_line.passes), self._between)
         self._validator = self._make_validator() if self.args.validate else None
         self._needs_effects = self.command_line.target in TORCH_TARGETS or any(
-            entry.name in TORCH_PASSES for entry in self.pipeline.passes
+            relies_on_effects(entry.name) for entry in self.pipeline.passes
         )
 
     def run(self) -> None:

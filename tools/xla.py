@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import operator
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from torch import SymInt, Tensor, fx
-from torch.utils import _pytree as pytree
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, i64
-from xdsl.ir import BlockArgument
-from xdsl.utils.exceptions import VerifyException
+from torch import fx
+from xdsl.dialects.builtin import ModuleOp
 
+from vllm_ir.backends.program_call import Compiled
 from vllm_ir.backends.stablehlo.program import StableHLOProgram
-from vllm_ir.backends.stablehlo.signature import Alias, Result, Signature, TensorFacts, View, signature_of
+from vllm_ir.backends.stablehlo.signature import Signature
 from vllm_ir.backends.stablehlo.xla import program_of
-from vllm_ir.dialects.torch.arguments import TupleAttr
-from vllm_ir.dialects.vllm_ir.function import ORIGINAL_OUTPUT_COUNT, FuncOp
-from vllm_ir.frontends.fx.torch_objects import is_overload, schema_of
-from vllm_ir.frontends.fx.values import operand_reference
-from vllm_ir.tools.artifact import Artifact, compile_direct, needs_autograd, static_inputs
-from vllm_ir.tools.lowering import lower_graph, overlapping_arguments, validator_for, without_values
-from vllm_ir.tools.offsets import places_windows
-from vllm_ir.tools.options import CompileOptions, parse_options
-from vllm_ir.tools.overlap import Arrangement, ArrangementCheck, CheckedCall, can_overlap, overlapping_groups
+from vllm_ir.tools.lowering import validator_for
+from vllm_ir.tools.options import CompileOptions
 from vllm_ir.tools.pipelines import run_passes
-from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_phase, recording
-from vllm_ir.tools.stablehlo import CONVERT, PURE, main_function
-from vllm_ir.tools.torch_internals import (
-    autocast_enabled,
-    autograd_backend,
-    compile_lock,
-    inputs_written_under_autograd,
-    without_autocast,
-)
+from vllm_ir.tools.pure_programs import PureCompiler, PureProgram, compile_pure
+from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_phase
+from vllm_ir.tools.stablehlo import CONVERT, PURE
 
 if TYPE_CHECKING:
     from vllm_ir.tools.validation.validator import Validator
-
-Compiled = Callable[..., object]
 
 
 def vllm_ir_xla(
@@ -67,96 +46,22 @@ def vllm_ir_xla(
         FxImportError: the program cannot be imported; the message names the node and the user's line.
         PassFailedException: an operation has no form in StableHLO.
     """
-    parsed = parse_options(mode, options)
-    if "passes" not in (options or {}):
-        parsed = replace(parsed, passes=PURE)
-    with compile_lock():
-        if needs_autograd(gm, example_inputs):
-            return _with_gradients(gm, example_inputs, parsed.resolved())
-        return _compile(gm, example_inputs, parsed, "inference")
+    return compile_pure(PureCompiler("vllm_ir_xla", _compile), gm, example_inputs, mode, options, PURE)
 
 
-def _compile(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions, kind: str) -> Compiled:
-    if any(map(_is_symbolic, inputs)):
-        return _PerSizes(gm, options.resolved(), kind)
-
-    def build(gm: fx.GraphModule, inputs: Sequence[object]) -> Artifact:
-        with compile_lock():
-            return _build(gm, inputs, options, kind)
-
-    return compile_direct(gm, inputs, build)
-
-
-def _is_symbolic(value: object) -> bool:
-    if isinstance(value, Tensor):
-        return any(isinstance(size, SymInt) for size in (*value.shape, *value.stride()))
-    return isinstance(value, SymInt)
-
-
-def _with_gradients(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions) -> Compiled:
-    """Compile the graphs that AOTAutograd makes of one, the backward one when it is first needed."""
-    original = without_values(gm)  # AOTAutograd takes over what it is given
-    kinds = ("forward", "backward", "inference")
-    parts = (partial(_compile_part, options, kind) for kind in kinds)
-    compiled = autograd_backend(*parts)(gm, inputs)
-    written = inputs_written_under_autograd()
-    if not written or not can_overlap(inputs):
-        return compiled
-
-    def compile_for(others: Sequence[object]) -> Compiled:
-        with compile_lock():
-            return _with_gradients(original, others, options)
-
-    check = ArrangementCheck(Arrangement.of(inputs, written, overlapping_groups(inputs)), inputs)
-    return CheckedCall(compiled, check, compile_for, original.forward)
-
-
-def _compile_part(options: CompileOptions, kind: str, part: fx.GraphModule, inputs: Sequence[object]) -> Compiled:
-    return _compile(part, inputs, options, kind)
-
-
-class _PerSizes:
-    """Compiles a graph for every set of sizes that it is called with, and keeps what it has compiled."""
-
-    def __init__(self, gm: fx.GraphModule, options: CompileOptions, kind: str) -> None:
-        self._original = without_values(gm)
-        self._static = static_inputs(gm)
-        self._options = options
-        self._kind = kind
-        self._compiled: dict[object, Compiled] = {}
-        self._lock = threading.Lock()
-
-    def __call__(self, *arguments: object) -> object:
-        key = tuple((v.shape, v.stride()) if isinstance(v, Tensor) else v for v in arguments)
-        call = self._compiled.get(key)
-        if call is None:
-            with self._lock, compile_lock():
-                call = self._compiled.get(key)
-                if call is None:
-                    call = _compile(without_values(self._original), arguments, self._options, self._kind)
-                    self._compiled[key] = call
-        return call(*arguments)
-
-
-def _build(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions, kind: str) -> Artifact:
-    with recording("vllm_ir_xla", kind) as report:
-        normalized, module = lower_graph(gm, inputs, options, report)
-        main = main_function(module)
-        if main is None:
-            raise VerifyException("the pipeline left no vllm_ir function; it must end in a pure one")
-        signature = signature_of(main)
-        overlapping = overlapping_arguments(module)
-        signature = _without_arguments(main, _with_identities(signature, normalized.graph_module.graph))
-        program = _convert(module, signature, report, validator_for(options, report))
-        with phase(report, "backend"):
-            executable = program.executable
-    held = {*static_inputs(gm), *range(len(inputs), len(inputs) + len(normalized.attributes))}
-    offsets = {i: int(v.storage_offset()) for i, v in enumerate(normalized.inputs) if isinstance(v, Tensor)}
-    call = program_of(executable, signature, in_place=True, held=held, overlapping=overlapping, offsets=offsets)
-    if autocast_enabled():
-        call = without_autocast(call)
-    written, placed = frozenset(signature.writes.values()), places_windows(normalized.graph_module)
-    return Artifact(call, normalized.attributes, written, overlapping, placed)
+def _compile(program: PureProgram, options: CompileOptions, report: CompileReport) -> Compiled:
+    signature = program.signature
+    converted = _convert(program.module, signature, report, validator_for(options, report))
+    with phase(report, "backend"):
+        executable = converted.executable
+    return program_of(
+        executable,
+        signature,
+        in_place=True,
+        held=program.held,
+        overlapping=program.overlapping,
+        offsets=program.offsets,
+    )
 
 
 def _convert(
@@ -169,82 +74,3 @@ def _convert(
     run_passes(module, CONVERT, on_pass=on_pass, check=False, between=validator and validator.between)
     with phase(report, "export"):
         return StableHLOProgram(module, signature)
-
-
-def _with_identities(signature: Signature, graph: fx.Graph) -> Signature:
-    """Tell outputs that are arguments themselves from views of all of an argument.
-
-    A view is a tensor of its own in the same memory: what is done to the shape or the gradient of one is not seen in
-    the other.
-    """
-    nodes = cast("list[object]", pytree.tree_leaves(graph.output_node().args[0]))
-    numbers = {node: index for index, node in enumerate(graph.find_nodes(op="placeholder"))}
-    outputs = list(signature.outputs)
-    for position, (output, node) in enumerate(zip(outputs, nodes, strict=True)):
-        if not isinstance(output, Alias | View) or not isinstance(node, fx.Node):
-            continue
-        argument = numbers.get(_written_value(node))
-        if argument is not None:
-            outputs[position] = Alias(argument)
-        elif isinstance(output, Alias):
-            value = cast(Tensor, node.meta["val"])
-            facts = TensorFacts(tuple(value.shape), value.dtype, value.stride())
-            outputs[position] = View(output.argument, facts, int(value.storage_offset()))
-    return replace(signature, outputs=tuple(outputs))
-
-
-def _written_value(node: fx.Node) -> fx.Node:
-    """The node of the tensor that calls have written and returned: `x` of `x.add_(1)`."""
-    while True:
-        number, call = 0, node
-        if node.target is operator.getitem and isinstance(node.args[0], fx.Node) and isinstance(node.args[1], int):
-            call, number = node.args[0], node.args[1]
-        base = _returned_argument(call, number)
-        if base is None:
-            return node
-        node = base
-
-
-def _returned_argument(call: fx.Node, number: int) -> fx.Node | None:
-    """The written argument that a result of a call is, by the operator's schema."""
-    if not is_overload(call.target):
-        return None
-    schema = schema_of(call.target)
-    alias = schema.returns[number].alias_info if number < len(schema.returns) else None
-    if alias is None or not alias.is_write:
-        return None
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.before_set == alias.before_set:
-            given = call.args[position] if position < len(call.args) else call.kwargs.get(argument.name)
-            return given if isinstance(given, fx.Node) else None
-    return None
-
-
-def _without_arguments(main: FuncOp, signature: Signature) -> Signature:
-    """Take out of the function what the caller has: windows onto arguments, and arguments that are returned as such.
-
-    XLA would compute a copy of each window, and of each argument that it may not use the memory of.
-    """
-    operands = list(main.terminator.operands)
-    unchanged = {
-        result
-        for result, argument in signature.writes.items()
-        if isinstance(value := operands[result], BlockArgument) and value.index == argument
-    }
-    wanted = {output.index for output in signature.outputs if isinstance(output, Result)}
-    kept = sorted((wanted | signature.writes.keys()) - unchanged)
-    numbers = {old: new for new, old in enumerate(kept)}
-    attributes = main.result_attributes()
-    main.terminator.operands = [operands[index] for index in kept]
-    main.terminator.properties["structure"] = TupleAttr(ArrayAttr([operand_reference(i) for i in range(len(kept))]))
-    main.attributes[ORIGINAL_OUTPUT_COUNT] = IntegerAttr(len(kept), i64)
-    main.set_result_attributes([dict(attributes[index]) for index in kept])
-    main.update_type()
-    return replace(
-        signature,
-        outputs=tuple(
-            replace(output, index=numbers[output.index]) if isinstance(output, Result) else output
-            for output in signature.outputs
-        ),
-        writes={numbers[result]: argument for result, argument in signature.writes.items() if result in numbers},
-    )

@@ -104,17 +104,22 @@ class Signature:
         }
 
 
-def signature_of(function: FuncOp) -> Signature:
+def signature_of(function: FuncOp, *, any_device: bool = False) -> Signature:
     """The signature of a pure function.
 
     Raises:
-        VerifyException: the function is not pure, or has a size that is not static or a tensor that is not on the CPU.
+        VerifyException: the function is not pure, or has a size that is not static, or a tensor that is not on the CPU
+            without `any_device`.
     """
+
+    def facts(type: Attribute, what: str) -> TensorFacts | None:
+        return facts_of(type, what, any_device=any_device)
+
     count = function.original_output_count
     if not function.is_pure or count is None:
         raise VerifyException(f"@{function.sym_name.data} is not pure; run alias-outputs,functionalize first")
     arguments = tuple(
-        Argument(argument.name_hint or str(index), facts_of(argument.type, _argument_name(argument, index)))
+        Argument(argument.name_hint or str(index), facts(argument.type, _argument_name(argument, index)))
         for index, argument in enumerate(function.block.args)
     )
     terminator, io_map, views = function.terminator, function.io_map, function.output_views
@@ -129,7 +134,7 @@ def signature_of(function: FuncOp) -> Signature:
         elif position in views:
             outputs.append(_view(position, views[position]))
         else:
-            outputs.append(Result(operand, facts_of(terminator.operands[operand].type, f"output {position}")))
+            outputs.append(Result(operand, facts(terminator.operands[operand].type, f"output {position}")))
     writes = {
         operand: io_map[position]
         for position, operand in enumerate(items)
@@ -157,16 +162,16 @@ def _argument_name(argument: BlockArgument, index: int) -> str:
     return f"argument {index}" + (f" (%{argument.name_hint})" if argument.name_hint else "")
 
 
-def facts_of(type: Attribute, what: str) -> TensorFacts | None:
+def facts_of(type: Attribute, what: str, *, any_device: bool = False) -> TensorFacts | None:
     """What is known of a tensor type; None for an integer.
 
     Raises:
-        VerifyException: a size or stride is not static, or the tensor is not on the CPU.
+        VerifyException: a size or stride is not static, or the tensor is not on the CPU without `any_device`.
     """
     if not is_tensor(type):
         return None
     device = device_of(type)
-    if device != "cpu":
+    if device != "cpu" and not any_device:
         raise VerifyException(f"{what} is on {device}; XLA's CPU client takes tensors on cpu")
     strides = strides_of(type)
     if strides is None or not all(isinstance(stride, int) for stride in strides) or min(shape_of(type), default=0) < 0:

@@ -8,24 +8,20 @@ contiguous and aligned; others, and arguments whose memory overlaps that of anot
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor
 
+from vllm_ir.backends.program_call import Compiled, Steps, call_of
 from vllm_ir.backends.stablehlo.jaxlib_calls import Buffer, Executable, Importer, exported
-from vllm_ir.backends.stablehlo.signature import Alias, Argument, Output, Plain, Result, Signature, TensorFacts, View
-from vllm_ir.frontends.ops.memory import overlaps_itself
+from vllm_ir.backends.stablehlo.signature import Argument, Signature
 
 ALIGNMENT = 64
 """Bytes. XLA CPU's code may use aligned loads of this size; PyTorch allocates so, but a slice may start anywhere."""
 
-Compiled = Callable[..., object]
-
 
 class Execution:
-    """Runs a compiled function. Its methods are the steps of the straight-line code of `program_of`."""
+    """Runs a compiled function. Its methods are steps of a call, see `Steps`."""
 
     def __init__(self, executable: Executable) -> None:
         """Run `executable`."""
@@ -103,44 +99,6 @@ def settle(tensor: Tensor, result: Buffer) -> None:
         tensor.copy_(exported(result))
 
 
-@dataclass(frozen=True)
-class Strides:
-    """Copies a value to the strides that eager mode gives it."""
-
-    tensor: TensorFacts
-
-    def __call__(self, value: Tensor) -> Tensor:
-        """The copy."""
-        copy = torch.empty_strided(self.tensor.shape, self.tensor.strides, dtype=self.tensor.dtype)
-        if not overlaps_itself(copy):
-            return copy.copy_(value)
-        # Elements that are the same memory have the same value: what is expanded is, and so are windows that overlap.
-        memory = copy.as_strided((copy.untyped_storage().nbytes() // copy.itemsize,), (1,), 0)
-        positions = torch.arange(len(memory)).as_strided(copy.shape, copy.stride())
-        memory[positions] = value
-        return copy
-
-
-@dataclass(frozen=True)
-class Window:
-    """Makes a window onto the storage of an argument."""
-
-    tensor: TensorFacts
-    offset: int
-    """In elements of the window, from the start of the storage that the argument had when this was found out."""
-    base_offset: int
-    """Where in that storage the argument was, in elements of its own."""
-
-    def __call__(self, base: Tensor) -> Tensor:
-        """The window; if the argument is elsewhere in its storage now, the window is at the same distance from it."""
-        moved = (int(base.storage_offset()) - self.base_offset) * base.itemsize
-        shape, strides, dtype = self.tensor.shape, self.tensor.strides, self.tensor.dtype
-        offset = self.offset + moved // dtype.itemsize
-        if dtype == base.dtype:
-            return base.as_strided(shape, strides, offset)
-        return torch.empty(0, dtype=dtype).set_(base.untyped_storage(), offset, shape, strides)
-
-
 def number(result: Buffer) -> int:
     """An integer that the function has computed."""
     return int(exported(result).item())
@@ -166,80 +124,19 @@ def program_of(
         offsets: where in their storages the arguments were when the signature was made; elsewhere now, windows onto
             their storages move along. 0 by default.
     """
-    writer = _ProgramWriter(Execution(executable), signature, in_place, frozenset(held), overlapping)
-    return writer.write(offsets or {})
+    execution = Execution(executable)
+    written = frozenset(signature.writes.values())
+    shared = {i for group in overlapping if len(group) > 1 and written & set(group) for i in group}
 
-
-class _ProgramWriter:
-    """Writes the straight-line code of a call."""
-
-    def __init__(
-        self,
-        execution: Execution,
-        signature: Signature,
-        in_place: bool,
-        held: frozenset[int],
-        overlapping: Sequence[Collection[int]],
-    ) -> None:
-        self._execution = execution
-        self._signature = signature
-        self._in_place = in_place
-        self._held = held
-        self._written = frozenset(signature.writes.values())
-        self._shared = {i for group in overlapping if len(group) > 1 and self._written & set(group) for i in group}
-        self._constants: dict[str, object] = {}
-        self._lines: list[str] = []
-
-    def write(self, offsets: Mapping[int, int]) -> Compiled:
-        """The code, compiled."""
-        signature = self._signature
-        names = [f"a{index}" for index in range(len(signature.arguments))]
-        buffers = [self._import(i, argument) for i, argument in enumerate(signature.arguments)]
-        self._lines.append(f"r = {self._constant(self._execution.run)}([{', '.join(buffers)}])")
-        # Results first: they are in memory of their own, whatever is written to arguments after them.
-        outputs = [self._output(i, output, offsets) for i, output in enumerate(signature.outputs)]
-        for result, argument in signature.writes.items():
-            self._lines.append(f"{self._constant(settle)}(a{argument}, r[{result}])")
-        self._lines.append(f"return ({''.join(output + ', ' for output in outputs)})")
-        source = f"def call({', '.join(names)}):\n" + "".join(f"    {line}\n" for line in self._lines)
-        scope = dict(self._constants)
-        exec(compile(source, "<vllm_ir_xla call>", "exec"), scope)
-        return cast(Compiled, scope["call"])
-
-    def _constant(self, value: object) -> str:
-        name = f"k{len(self._constants)}"
-        self._constants[name] = value
-        return name
-
-    def _import(self, index: int, argument: Argument) -> str:
-        """The text of an argument's buffer."""
-        execution = self._execution
-        lent = self._in_place and index in self._written
+    def importer(index: int, argument: Argument) -> Callable[..., Buffer]:
+        lent = in_place and index in written
         if argument.tensor is None:
-            take: object = execution.read_number
-        elif index in self._shared:
-            take = execution.lend_copy if lent else execution.read_copy
-        elif lent:
-            take = execution.lend
-        else:
-            take = HeldArgument(execution) if index in self._held else execution.read
-        return f"{self._constant(take)}(a{index})"
+            return execution.read_number
+        if index in shared:
+            return execution.lend_copy if lent else execution.read_copy
+        if lent:
+            return execution.lend
+        return HeldArgument(execution) if index in held else execution.read
 
-    def _output(self, position: int, output: Output, offsets: Mapping[int, int]) -> str:
-        """The text of an output."""
-        match output:
-            case Plain():
-                return self._constant(output.value)
-            case Alias():
-                return f"a{output.argument}"
-            case View():
-                base, facts = f"a{output.argument}", output.tensor
-                window = Window(facts, output.offset, offsets.get(output.argument, 0))
-                return f"{self._constant(window)}({base})"
-            case Result():
-                name = f"o{position}"
-                take: object = number if output.tensor is None else exported
-                self._lines.append(f"{name} = {self._constant(take)}(r[{output.index}])")
-                if output.tensor is not None and not output.tensor.is_contiguous:
-                    self._lines.append(f"{name} = {self._constant(Strides(output.tensor))}({name})")
-                return name
+    importers = tuple(importer(index, argument) for index, argument in enumerate(signature.arguments))
+    return call_of(signature, Steps(importers, execution.run, exported, number, settle), offsets or {})

@@ -3,7 +3,18 @@
 Importing this package registers the ops of the families below.
 """
 
-from vllm_ir.frontends.ops import activations, attention, collectives, kv_cache, moe, norms, quantization, rope
+from vllm_ir.frontends.ops import (
+    activations,
+    attention,
+    collectives,
+    kv_cache,
+    migration,
+    moe,
+    norms,
+    quantization,
+    rope,
+)
+from vllm_ir.frontends.ops.adopt import adopt
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig, KernelConfig
 from vllm_ir.frontends.ops.impl import NATIVE, RESERVED_PROVIDERS, IrOpImpl
 from vllm_ir.frontends.ops.op import IrOp
@@ -11,6 +22,7 @@ from vllm_ir.frontends.ops.overload import IrOpInplaceOverload
 from vllm_ir.frontends.ops.predicates import statically_known
 from vllm_ir.frontends.ops.registry import OpNamespace, donates, get_op, ops, register_op, unregister
 from vllm_ir.frontends.ops.signature import RegistrationError
+from vllm_ir.frontends.ops.size_ranges import SizeRanges
 from vllm_ir.frontends.ops.torch_wrap import enable_torch_wrap, set_default_torch_wrap
 
 __all__ = [
@@ -23,13 +35,16 @@ __all__ = [
     "KernelConfig",
     "OpNamespace",
     "RegistrationError",
+    "SizeRanges",
     "activations",
+    "adopt",
     "attention",
     "collectives",
     "donates",
     "enable_torch_wrap",
     "get_op",
     "kv_cache",
+    "migration",
     "moe",
     "norms",
     "ops",

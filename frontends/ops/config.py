@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
-from vllm_ir.frontends.ops.priority import override, provider_list
+from vllm_ir.frontends.ops.priority import override, priority
 from vllm_ir.frontends.ops.registry import ops
+from vllm_ir.frontends.ops.size_ranges import Priority, SizeRanges
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -15,21 +16,22 @@ class IrOpPriorityConfig:
     Ops and providers may be registered after the config is made; they are looked up when it is applied.
     """
 
-    priorities: tuple[tuple[str, tuple[str, ...]], ...]
-    """(op, providers) pairs, sorted by op."""
+    priorities: tuple[tuple[str, Priority], ...]
+    """(op, providers or size ranges) pairs, sorted by op."""
 
-    def __init__(self, **priorities: Sequence[str]) -> None:
+    def __init__(self, **priorities: Sequence[str] | SizeRanges) -> None:
         """Make a config.
 
         Raises:
             TypeError: a priority is not a list of strings.
             ValueError: a priority names a provider twice.
         """
-        pairs = sorted((op, provider_list(op, providers)) for op, providers in priorities.items())
+        pairs = [(op, priority(op, priorities[op])) for op in sorted(priorities)]
         object.__setattr__(self, "priorities", tuple(pairs))
 
     def __repr__(self) -> str:
-        return f"IrOpPriorityConfig({', '.join(f'{op}={list(providers)}' for op, providers in self.priorities)})"
+        lists = (f"{op}={list(p) if isinstance(p, tuple) else p}" for op, p in self.priorities)
+        return f"IrOpPriorityConfig({', '.join(lists)})"
 
     def apply(self) -> AbstractContextManager[None]:
         """A context manager that puts these priorities in force; ops that are not named keep theirs.
@@ -47,7 +49,9 @@ class IrOpPriorityConfig:
 class KernelConfig:
     """How kernels are chosen: `KernelConfig(ir_op_priority={"rms_norm": ["cpu", "native"]})`."""
 
-    ir_op_priority: IrOpPriorityConfig | Mapping[str, Sequence[str]] = field(default_factory=IrOpPriorityConfig)
+    ir_op_priority: IrOpPriorityConfig | Mapping[str, Sequence[str] | SizeRanges] = field(
+        default_factory=IrOpPriorityConfig
+    )
     """Priority lists by op; a mapping becomes an `IrOpPriorityConfig`."""
 
     def __post_init__(self) -> None:

@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from vllm_ir.frontends.ops.memory import copied, fresh, lie_apart, separated, tensors_in, without_overlap
-from vllm_ir.frontends.ops.torch_library import as_results
+from vllm_ir.frontends.ops.torch_internals import storage_id
+from vllm_ir.frontends.ops.torch_library import as_results, unpacked
 
 if TYPE_CHECKING:
+    from vllm_ir.frontends.ops.direct import Route
     from vllm_ir.frontends.ops.impl import IrOpImpl
 
 
@@ -21,7 +23,7 @@ def run_functional(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]
     Only the activations that the implementation writes are copied.
     """
     operands = copied(args, impl.written_indices) if impl.inplace else list(args)
-    return fresh(_call(impl, operands), tensors_in(args))
+    return fresh(_results(impl, impl.impl_fn(*operands)), tensors_in(args))
 
 
 def run_donating(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
@@ -39,11 +41,48 @@ def run_donating(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
         # A kernel may write without telling autograd, which has to notice that what it saved is gone.
         given = [operands[index] for index in written]
         torch.autograd.graph.increment_version([t for t in given if isinstance(t, Tensor) and not t.is_inference()])
-    results = _call(impl, operands)
-    if apart and _are_different(results, [args[position] for position in written]):
-        return results
+    results = _results(impl, impl.impl_fn(*operands))
+    if apart:
+        return _beside_written(impl, results, args)
     others = [arg for position, arg in enumerate(args) if position not in written]
     return without_overlap(results, tensors_in(others))
+
+
+def call_functional(route: Route, args: Sequence[object]) -> Tensor | tuple[Tensor, ...]:
+    """`run_functional` on a route, for arguments by position."""
+    impl = route.impl
+    if impl.written:
+        return unpacked(run_functional(impl, impl.op.complete(args)))
+    result, tensors = impl.impl_fn(*args), route.tensors(args)
+    if impl.op.result_count == 1 and isinstance(result, Tensor):
+        own = storage_id(result)
+        for tensor in tensors:
+            if storage_id(tensor) == own:
+                return result.clone()
+        return result
+    return unpacked(fresh(_results(impl, result), tensors))
+
+
+def call_donating(route: Route, args: Sequence[object]) -> Tensor | tuple[Tensor, ...]:
+    """`run_donating` on a route, for arguments by position."""
+    impl, tensors = route.impl, route.tensors(args)
+    if not impl.written:
+        return call_functional(route, args)
+    if torch.is_grad_enabled() or not route.lie_apart(tensors):
+        return unpacked(run_donating(impl, impl.op.complete(args)))
+    results = impl.impl_fn(*args)
+    if route.gives_written(results, tensors):
+        return cast("tuple[Tensor, ...]", results)
+    complete = impl.op.complete(args)
+    return unpacked(_beside_written(impl, _results(impl, results), complete))
+
+
+def _beside_written(impl: IrOpImpl, results: tuple[Tensor, ...], args: Sequence[object]) -> tuple[Tensor, ...]:
+    """The results, none with memory in common with another one or an argument that is not written."""
+    written = impl.written_indices
+    if _are_different(results, [args[position] for position in written]):
+        return results
+    return without_overlap(results, tensors_in(arg for position, arg in enumerate(args) if position not in written))
 
 
 def _are_different(results: Sequence[Tensor], written: Sequence[object]) -> bool:
@@ -63,6 +102,9 @@ def run_traced(impl: IrOpImpl, args: Sequence[Any]) -> tuple[Any, ...]:  # Any: 
     return tuple(result.clone() if any(result is arg for arg in args) else result for result in several)
 
 
-def _call(impl: IrOpImpl, operands: Sequence[object]) -> tuple[Tensor, ...]:
+def _results(impl: IrOpImpl, value: object) -> tuple[Tensor, ...]:
+    """What an implementation gave back, as a tuple; TypeError if it is not what the op gives."""
+    if isinstance(value, Tensor) and impl.op.result_count == 1:
+        return (value,)
     described = f"vllm_ir.{impl.op_name}: provider {impl.provider!r} ({impl.location})"
-    return as_results(impl.impl_fn(*operands), impl.op.result_count, described)
+    return as_results(value, impl.op.result_count, described)

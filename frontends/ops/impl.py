@@ -49,6 +49,8 @@ class IrOpImpl:
     """Files that the function depends on beside its Python code: those of a compiled kernel."""
     registration_stack: StackSummary | None = field(default=None, compare=False)
     """Where it was registered, the innermost frame last."""
+    adopted: bool = False
+    """Whether it comes from another registry; one of ours under the same provider takes its place."""
 
     written_indices: tuple[int, ...] = field(init=False, compare=False)
     """The positions of `written` among the op's parameters."""

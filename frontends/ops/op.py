@@ -17,18 +17,21 @@ from torch import Tensor
 from vllm_ir.frontends.ops import priority as priorities
 from vllm_ir.frontends.ops import signature
 from vllm_ir.frontends.ops.arguments import Arguments
-from vllm_ir.frontends.ops.direct import Choices, runs_directly
-from vllm_ir.frontends.ops.eager import run_donating, run_functional, run_traced
+from vllm_ir.frontends.ops.direct import Routes
+from vllm_ir.frontends.ops.eager import call_functional, run_donating, run_functional, run_traced
+from vllm_ir.frontends.ops.foreign import find_foreign
 from vllm_ir.frontends.ops.impl import NATIVE, RESERVED_PROVIDERS, IrOpImpl
 from vllm_ir.frontends.ops.inputs import InputGenerator
 from vllm_ir.frontends.ops.overload import IrOpInplaceOverload
 from vllm_ir.frontends.ops.signature import RegistrationError
+from vllm_ir.frontends.ops.size_ranges import Priority, SizeRanges
 from vllm_ir.frontends.ops.tolerances import tolerance
 from vllm_ir.frontends.ops.torch_internals import parse_schema
 from vllm_ir.frontends.ops.torch_library import Definition, TorchOp, define, unpacked
 from vllm_ir.frontends.ops.torch_wrap import torch_wrap_enabled
 
 Fn = Callable[..., object]
+GivenPriority = Sequence[str] | SizeRanges
 
 
 class IrOp:
@@ -48,7 +51,7 @@ class IrOp:
         reuses: for each result the activation whose memory it may take, or None.
         torch_op: `torch.ops.vllm_ir.<name>.default`.
         maybe_inplace: the overload that may overwrite activations, or None where the op has no such overload.
-        impls: implementations by provider, `"native"` first.
+        foreign: the op of another registry that shares the torch operator, if there is one.
     """
 
     registry: ClassVar[dict[str, "IrOp"]] = {}
@@ -99,14 +102,15 @@ class IrOp:
             raise RegistrationError(
                 f"vllm_ir.{name}: allow_inplace needs activations; name them with activations=[...]"
             )
-        self.choices = Choices(self)
+        self.routes = Routes(self)
         self.inputs = InputGenerator(name)
-        self._default_priority: tuple[str, ...] | None = None
+        self._default_priority: Priority | None = None
         self._fake = native
         self._tolerances: dict[torch.dtype, dict[str, float]] = {}
         self.registration_stack = signature.registration_stack()
         stack = self.registration_stack
-        self.impls = {NATIVE: IrOpImpl(self, NATIVE, native, batch_invariant=batch_invariant, registration_stack=stack)}
+        impl = IrOpImpl(self, NATIVE, native, batch_invariant=batch_invariant, registration_stack=stack)
+        self._impls = {NATIVE: impl}
         donating = signature.schema_of(native, f"vllm_ir.{name}", self.activations) if allow_inplace else None
         self._overloads = define(
             Definition(
@@ -114,6 +118,7 @@ class IrOp:
             )
         )
         self.torch_op: TorchOp = self._overloads.default
+        self.foreign = find_foreign(name, self.torch_op) if self._overloads.adopted else None
         inplace = self._overloads.maybe_inplace
         self.maybe_inplace = None if inplace is None else IrOpInplaceOverload(self, inplace)
 
@@ -123,10 +128,9 @@ class IrOp:
             return unpacked(run_traced(self.choose(*args, **kwargs), self.bound(args, kwargs)))
         if torch.compiler.is_compiling():
             return self.torch_op(*args, **kwargs)
-        bound = self.bound(args, kwargs)
-        if not runs_directly(bound):
-            return self.torch_op(*args, **kwargs)
-        return unpacked(run_functional(self.choices.of(bound), bound))
+        given = self.bound(args, kwargs) if kwargs else args
+        route = self.routes.of(given)
+        return self.torch_op(*args, **kwargs) if route is None else call_functional(route, given)
 
     def __repr__(self) -> str:
         return f"IrOp({self.name!r})"
@@ -142,6 +146,13 @@ class IrOp:
         return f"{self!r}: {text}" if text else repr(self)
 
     # --- implementations -------------------------------------------------------------------------------------------
+
+    @property
+    def impls(self) -> dict[str, IrOpImpl]:
+        """Implementations by provider, `"native"` first."""
+        if self.foreign is not None and self.foreign.refresh(self, self._impls):
+            self.routes.clear()
+        return self._impls
 
     def register_fake(self, fn: Fn) -> Fn:
         """Register the decorated function as what tracers run on tensors without data, instead of the native one."""
@@ -193,9 +204,9 @@ class IrOp:
         signature.check_name("provider", impl.provider, impl.impl_fn)
         if impl.provider in RESERVED_PROVIDERS:
             raise RegistrationError(f"{described} ({impl.location}) is reserved; use another name")
-        if impl.provider in self.impls:
-            known = self.impls[impl.provider].location
-            raise RegistrationError(f"{described} is registered twice: at {known} and at {impl.location}")
+        known = self.impls.get(impl.provider)
+        if known is not None and not known.adopted:
+            raise RegistrationError(f"{described} is registered twice: at {known.location} and at {impl.location}")
         text = signature.schema_of(impl.impl_fn, described)
         if text != self.schema_text:
             raise RegistrationError(
@@ -205,12 +216,12 @@ class IrOp:
         if impl.predicate is not None:
             signature.check_predicate(impl.predicate, self.native, described)
         self.impls[impl.provider] = impl
-        self.choices.clear()
+        self.routes.clear()
 
     def remove_impl(self, provider: str) -> None:
         """Forget a provider's implementation; KeyError if there is none."""
         del self.impls[provider]
-        self.choices.clear()
+        self.routes.clear()
 
     def supported_providers(self) -> list[str]:
         """Providers whose implementation can run in this process, in order of registration."""
@@ -218,19 +229,21 @@ class IrOp:
 
     # --- priorities ------------------------------------------------------------------------------------------------
 
-    def set_priority(self, providers: Sequence[str]) -> AbstractContextManager[None]:
+    def set_priority(self, providers: GivenPriority) -> AbstractContextManager[None]:
         """A context manager: inside it, and only in the context that enters it, `providers` are asked in this order.
 
-        The native definition is implied at the end. Graphs compiled before keep the providers chosen for them.
+        They are a list, or `SizeRanges` of lists. The native definition is implied at the end. Graphs compiled before
+        keep the providers chosen for them.
 
         Raises:
-            ValueError: a provider has no implementation of this op, or is named twice.
+            ValueError: a provider has no implementation of this op, or is named twice; or the op has no tensor of the
+                name whose size is to count.
         """
         checked = self.check_priority(providers)
         self._warn_of_fallback(checked)
         return priorities.override({self.name: checked})
 
-    def set_default(self, providers: Sequence[str]) -> None:
+    def set_default(self, providers: GivenPriority) -> None:
         """Set the order in which providers are asked in this process, outside `set_priority`; errors as there."""
         checked = self.check_priority(providers)
         self._warn_of_fallback(checked)
@@ -240,43 +253,57 @@ class IrOp:
         """Undo `set_default`."""
         self._default_priority = None
 
-    def named_priority(self) -> tuple[str, ...]:
+    def named_priority(self) -> Priority:
         """The priority list in force as it was given, with what is not supported; empty where none was given."""
         for given in (priorities.overridden(self.name), self._default_priority):
             if given is not None:
                 return given
-        given = priorities.of_environment(self.name)
+        given = priorities.of_environment(self.name) or (self.foreign and self.foreign.priority())
         return priorities.of_platform(self.name, self.impls) if given is None else self.before_platform(given)
 
-    def before_platform(self, providers: Sequence[str]) -> tuple[str, ...]:
+    def before_platform(self, providers: GivenPriority) -> Priority:
         """A priority list with the platform's own providers behind it, each provider once; errors as `set_priority`."""
         checked = self.check_priority(providers)
         behind = priorities.of_platform(self.name, self.impls) or (NATIVE,)
-        return (*checked, *(provider for provider in behind if provider not in checked))
+
+        def extended(listed: tuple[str, ...]) -> tuple[str, ...]:
+            return (*listed, *(provider for provider in behind if provider not in listed))
+
+        return checked.mapped(extended) if isinstance(checked, SizeRanges) else extended(checked)
 
     def get_priority(self) -> list[str]:
         """The providers that may be asked now, in order; empty where no priority was given, and native runs.
 
-        Left out are those that are not supported here, and those behind one that takes all arguments.
+        Left out are those that are not supported here, and those behind one that takes all arguments. Where sizes
+        decide, these are the providers of all ranges, and the platform's for other sizes.
         """
         named = self.named_priority()
-        return priorities.effective(named, self.impls) if named else []
+        if not isinstance(named, SizeRanges):
+            return priorities.effective(named, self.impls) if named else []
+        lists = [*(entry.providers for entry in named.ranges), priorities.of_platform(self.name, self.impls)]
+        asked = (provider for listed in lists for provider in priorities.effective(listed, self.impls))
+        return list(dict.fromkeys(asked))
 
-    def check_priority(self, providers: Sequence[str]) -> tuple[str, ...]:
-        """A priority list as a tuple.
+    def check_priority(self, providers: GivenPriority) -> Priority:
+        """A priority list as a tuple, or size ranges.
 
         Raises:
             TypeError: it is not a list of strings.
-            ValueError: a provider has no implementation of this op, or is named twice.
+            ValueError: as for `set_priority`.
         """
-        checked = priorities.provider_list(self.name, providers)
-        priorities.check_known(self.name, checked, self.impls)
+        checked = priorities.priority(self.name, providers)
+        if isinstance(checked, SizeRanges):
+            checked.check(self)
+        priorities.check_known(self.name, priorities.named_in(checked), self.impls)
         return checked
 
-    def _warn_of_fallback(self, providers: tuple[str, ...]) -> None:
-        impls = [self.impls[provider] for provider in providers]
-        if providers and not any(impl.supported and impl.supports_all_args for impl in impls):
-            priorities.warn_of_fallback(self.name, providers)
+    def _warn_of_fallback(self, priority: Priority) -> None:
+        for providers in (
+            [entry.providers for entry in priority.ranges] if isinstance(priority, SizeRanges) else [priority]
+        ):
+            impls = [self.impls[provider] for provider in providers]
+            if providers and not any(impl.supported and impl.supports_all_args for impl in impls):
+                priorities.warn_of_fallback(self.name, providers)
 
     # --- dispatch --------------------------------------------------------------------------------------------------
 
@@ -286,14 +313,20 @@ class IrOp:
 
     def choose(self, *args: object, **kwargs: object) -> IrOpImpl:
         """`dispatch` in a form that Dynamo can trace."""
-        for provider in _constant_priority(self.name):
-            impl = self.impls[provider]
-            if impl.predicate is None or impl.predicate(*self.bound(args, kwargs)):
-                return impl
-        return self.impls[NATIVE]
+        bound: list[Any] = self.bound(args, kwargs)  # Any: what tracers put in tensors' places
+        where, lists = _constant_lists(self.name)
+        for first, last, providers in lists:
+            size = 0 if where is None else bound[where[0]].shape[where[1]]
+            if first <= size and (last is None or size <= last):
+                for provider in providers:
+                    impl = self._impls[provider]
+                    if impl.predicate is None or impl.predicate(*bound):
+                        return impl
+                break
+        return self._impls[NATIVE]
 
     def select(
-        self, args: Sequence[object], providers: Sequence[str] | None = None
+        self, args: Sequence[object], providers: GivenPriority | None = None
     ) -> tuple[IrOpImpl, list[tuple[str, str]]]:
         """The implementation for these arguments, and those before it in priority with the reason of each rejection.
 
@@ -316,14 +349,14 @@ class IrOp:
         raise RuntimeError(f"vllm_ir.{self.name}: no implementation may run: {listed}")
 
     def candidates(
-        self, args: Sequence[object], providers: Sequence[str] | None = None
+        self, args: Sequence[object], providers: GivenPriority | None = None
     ) -> Iterator[tuple[IrOpImpl, str | None]]:
         """The implementations in order of priority, each with the reason of its rejection; None if it may run.
 
         A provider is asked when its turn comes. Arguments and errors are those of `select`.
         """
         complete = self.complete(args)
-        named = self.named_priority() if providers is None else self.check_priority(providers)
+        named = self._listed(self.named_priority() if providers is None else self.check_priority(providers), complete)
         if not named and len(self.supported_providers()) > 1:
             priorities.warn_of_missing_priority(self.name)
         invariant = priorities.wants_batch_invariance()
@@ -333,6 +366,31 @@ class IrOp:
             if reason is None and invariant and not impl.batch_invariant:
                 reason = "it is not declared batch-invariant"
             yield impl, reason
+
+    def _listed(self, priority: Priority, complete: Sequence[object]) -> tuple[str, ...]:
+        """The providers to ask for a call."""
+        if not isinstance(priority, SizeRanges):
+            return priority
+        listed = priority.for_call(self, complete)
+        return priorities.of_platform(self.name, self.impls) if listed is None else listed
+
+    def constant_lists(self) -> tuple[tuple[int, int] | None, tuple[tuple[int, int | None, tuple[str, ...]], ...]]:
+        """The position and dimension of the size that counts, if one does, and `(first, last, providers)` lists.
+
+        Left out is what may not run: what is not supported, or not batch-invariant where only that is to be chosen.
+        """
+        named = self.named_priority()
+        if not isinstance(named, SizeRanges):
+            return None, ((0, None, self._allowed(named)),)
+        lists = [(entry.first, entry.last, self._allowed(entry.providers)) for entry in named.ranges]
+        others = self._allowed(priorities.of_platform(self.name, self.impls))
+        return named.place(self), (*lists, (0, None, others))
+
+    def _allowed(self, named: Sequence[str]) -> tuple[str, ...]:
+        invariant = priorities.wants_batch_invariance()
+        listed = self._with_all_invariant(named) if invariant else tuple(named)
+        kept = [p for p in listed if not invariant or self.impls[p].batch_invariant]
+        return tuple(priorities.effective(kept, self.impls))
 
     def _with_all_invariant(self, named: Sequence[str]) -> tuple[str, ...]:
         """A priority list, with all implementations behind it that are declared batch-invariant."""
@@ -394,6 +452,11 @@ def _registered(name: str) -> IrOp:
 
 
 @torch.compiler.assume_constant_result  # pyright: ignore[reportUnknownMemberType, reportUntypedFunctionDecorator]  # untyped in torch
-def _constant_priority(op_name: str) -> tuple[str, ...]:
-    """The priority list in force of an op, what is not supported left out; a constant in what Dynamo traces."""
-    return tuple(IrOp.registry[op_name].get_priority())
+def _constant_lists(op_name: str) -> tuple[tuple[int, int] | None, tuple[tuple[int, int | None, tuple[str, ...]], ...]]:
+    """What decides which providers are asked, as constants in what Dynamo traces.
+
+    That is the position and dimension of the size that counts, and `(first size, last size, providers)`, which may run
+    in this process, are batch-invariant where that is asked for, and end at one that takes all arguments.
+    """
+    op = IrOp.registry[op_name]
+    return op.constant_lists()

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from vllm_ir.frontends.ops.direct import runs_directly
-from vllm_ir.frontends.ops.eager import run_donating
-from vllm_ir.frontends.ops.torch_library import TorchOp, unpacked
+from vllm_ir.frontends.ops.eager import call_donating
+from vllm_ir.frontends.ops.torch_library import TorchOp
 from vllm_ir.frontends.ops.torch_wrap import torch_wrap_enabled
 
 if TYPE_CHECKING:
@@ -37,10 +36,9 @@ class IrOpInplaceOverload:
             return op.choose(*args, **kwargs).impl_fn(*op.bound(args, kwargs))
         if torch.compiler.is_compiling():
             return self.torch_op(*args, **kwargs)
-        bound = op.bound(args, kwargs)
-        if not runs_directly(bound):
-            return self.torch_op(*args, **kwargs)
-        return unpacked(run_donating(op.choices.of(bound), bound))
+        given = op.bound(args, kwargs) if kwargs else args
+        route = op.routes.of(given)
+        return self.torch_op(*args, **kwargs) if route is None else call_donating(route, given)
 
     def __deepcopy__(self, memo: object) -> IrOpInplaceOverload:
         return self  # copies of models call the same op

@@ -20,13 +20,14 @@ from contextvars import ContextVar
 from types import MappingProxyType
 
 from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl
+from vllm_ir.frontends.ops.size_ranges import Priority, SizeRanges
 from vllm_ir.frontends.platforms import detect
 
 VARIABLE = "VLLM_IR_OP_PRIORITY"
 """The environment variable: `op=provider,provider;op=provider`."""
 
-_EMPTY: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-_OVERRIDES: ContextVar[Mapping[str, tuple[str, ...]]] = ContextVar("vllm_ir_op_priority", default=_EMPTY)
+_EMPTY: Mapping[str, Priority] = MappingProxyType({})
+_OVERRIDES: ContextVar[Mapping[str, Priority]] = ContextVar("vllm_ir_op_priority", default=_EMPTY)
 _INDUCTOR: ContextVar[bool] = ContextVar("vllm_ir_using_inductor", default=False)
 _BATCH_INVARIANT: ContextVar[bool | None] = ContextVar("vllm_ir_batch_invariant", default=None)
 BATCH_VARIABLE = "VLLM_BATCH_INVARIANT"
@@ -34,13 +35,13 @@ BATCH_VARIABLE = "VLLM_BATCH_INVARIANT"
 _logger = logging.getLogger("vllm_ir.ops")
 
 
-def overridden(op_name: str) -> tuple[str, ...] | None:
+def overridden(op_name: str) -> Priority | None:
     """The priority list that an enclosing `with` block of this context gives to an op, if one does."""
     return _OVERRIDES.get().get(op_name)
 
 
 @contextmanager
-def override(priorities: Mapping[str, tuple[str, ...]]) -> Generator[None]:
+def override(priorities: Mapping[str, Priority]) -> Generator[None]:
     """Put priority lists, already checked, in force inside a `with` block; ops that are not named keep theirs."""
     token = _OVERRIDES.set(MappingProxyType({**_OVERRIDES.get(), **priorities}))
     try:
@@ -106,6 +107,18 @@ def environment() -> Mapping[str, tuple[str, ...]]:
             raise ValueError(f"{VARIABLE}: op {op!r} is named twice in {text!r}")
         found[op] = provider_list(op, names)
     return MappingProxyType(found)
+
+
+def priority(op_name: str, providers: Sequence[str] | SizeRanges) -> Priority:
+    """A priority list as a tuple, or size ranges, after checking their form; errors as for `provider_list`."""
+    if isinstance(providers, SizeRanges):
+        return providers.mapped(lambda listed: provider_list(op_name, listed))
+    return provider_list(op_name, providers)
+
+
+def named_in(priority: Priority) -> tuple[str, ...]:
+    """All providers that a priority names."""
+    return priority.providers if isinstance(priority, SizeRanges) else priority
 
 
 def provider_list(op_name: str, providers: Sequence[str]) -> tuple[str, ...]:

@@ -26,7 +26,11 @@ class RegistrationError(ValueError, AssertionError):
 
 
 def location_of(fn: Callable[..., object]) -> str:
-    """The `file:line` at which a Python function was written, or its `repr` when it has no code object."""
+    """The `file:line` at which a Python function was written, or its `repr` when it has no code object.
+
+    Of a function that wraps another (`__wrapped__`), it is the other one's.
+    """
+    fn = inspect.unwrap(fn)
     if isinstance(fn, FunctionType):
         return f"{fn.__code__.co_filename}:{fn.__code__.co_firstlineno}"
     return repr(fn)

@@ -3,17 +3,24 @@
 # pyright: reportPrivateUsage=false, reportUnknownMemberType=false
 # Private: dispatch keys, schema parsing and storage identity have no public form. Unknown: torch.library lacks types.
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor
+from torch._C._dynamo.guards import TensorGuards
 from torch._ops import OpOverload, resolve_key
 from torch.autograd import forward_ad
 
 Kernel = Callable[..., Tensor | tuple[Tensor, ...]]
 """Takes an op's arguments by position, possibly without trailing ones that equal their defaults."""
+
+_dispatch_modes = torch._C._len_torch_dispatch_stack
+_function_modes = torch._C._len_torch_function_stack
+_functorch_is_active = torch._C._are_functorch_transforms_active
+_jit_state = torch._C._get_tracing_state
 
 DispatchKeySet = torch._C.DispatchKeySet
 
@@ -45,6 +52,57 @@ def define_overload(
     library.define(f"{name}{schema}", tags=(torch.Tag.pt2_compliant_tag, *tags))
     library.impl(name, kernel, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{namespace}::{name}", fake, lib=library)
+
+
+def find_overload(namespace: str, name: str, overload: str) -> OpOverload[..., object] | None:
+    """An overload that torch knows, whoever has defined it."""
+    try:
+        # `torch.ops` may crash when it is asked for an operator that was there once.
+        torch._C._dispatch_find_schema_or_throw(f"{namespace}::{name}", "" if overload == "default" else overload)
+    except RuntimeError:
+        return None
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload)
+
+
+def take_over(library: torch.library.Library, torch_op: OpOverload[..., object], kernel: Kernel, fake: Kernel) -> None:
+    """Put kernels in the place of those of an overload that another library object has defined.
+
+    Where that one has kernels for single devices, they are replaced too. All come back when `library` is destroyed.
+    """
+    name = torch_op.name()
+    devices = [key for key in _device_keys() if torch._C._dispatch_has_kernel_for_dispatch_key(name, key)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*other operators may also be overridden")
+        for key in ("CompositeExplicitAutograd", *devices):
+            library.impl(torch_op, kernel, key)
+        torch.library.register_fake(name, fake, lib=library)
+
+
+def _device_keys() -> Iterator[str]:
+    """The dispatch keys of ordinary tensors with data, by kind of device."""
+    for name, key in torch._C.DispatchKey.__members__.items():
+        marker = name.startswith(("StartOf", "EndOf")) or name in ("Dense", "Meta")
+        if not marker and DispatchKeySet(key).has(torch._C.DispatchKey.Dense):
+            yield name
+
+
+def definition_place(torch_op: OpOverload[..., object]) -> str:
+    """Where an overload was defined: `registered at file:line`."""
+    return torch_op._handle.debug()
+
+
+def overload_schema(torch_op: OpOverload[..., object]) -> torch.FunctionSchema:
+    """The schema that an overload was defined with."""
+    return torch_op._schema
+
+
+def schema_facts(schema: torch.FunctionSchema) -> object:
+    """All that a schema says about arguments and results, letters of aliases aside."""
+    arguments = [
+        (a.name, str(a.real_type), a.has_default_value(), repr(a.default_value), a.is_write, a.kwarg_only)
+        for a in schema.arguments
+    ]
+    return arguments, [(str(r.real_type), r.alias_info is not None) for r in schema.returns]
 
 
 def register_autograd_kernel(
@@ -99,18 +157,14 @@ def forget_definitions(library: torch.library.Library) -> None:
 
 
 def is_watched() -> bool:
-    """Whether a mode, a tracer or a function transform sees the calls of operators in this thread."""
+    """Whether a mode, a tracer, a function transform or forward-mode differentiation sees operators in this thread."""
     return bool(
-        torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._are_functorch_transforms_active()
-        or torch._C._get_tracing_state()  # torch.jit
+        _dispatch_modes()
+        or _function_modes()
+        or _functorch_is_active()
+        or _jit_state()
+        or cast("int", forward_ad._current_level) >= 0
     )
-
-
-def differentiates_forward() -> bool:
-    """Whether forward-mode differentiation may follow tensors."""
-    return cast("int", forward_ad._current_level) >= 0
 
 
 def in_function_transform() -> bool:
@@ -121,6 +175,16 @@ def in_function_transform() -> bool:
 def has_tangent(tensor: Tensor) -> bool:
     """Whether forward-mode differentiation follows this tensor."""
     return forward_ad.unpack_dual(tensor).tangent is not None
+
+
+def same_kind_of_tensors(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """A function that tells whether tensors are like these: type, dispatch keys, dtype, device, sizes and strides.
+
+    These are Dynamo's guards on tensors. In plain Python it would take longer than a small kernel.
+    """
+    make = cast("Callable[..., TensorGuards]", TensorGuards)  # its stub says that a list has one tensor's sizes
+    sizes, strides = [list(tensor.shape) for tensor in tensors], [list(tensor.stride()) for tensor in tensors]
+    return make(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
 
 
 def storage_id(tensor: Tensor) -> int:

@@ -16,7 +16,8 @@ from vllm_ir.tools.pipelines import MEMORY_PASS, run_passes, split_passes
 from vllm_ir.tools.post_grad.planning import plan_for_inductor
 from vllm_ir.tools.post_grad.policy import InductorPolicy
 from vllm_ir.tools.post_grad.rework import carry_out, hash_of_sources
-from vllm_ir.tools.providers import IrOpPriorityConfig, ops
+from vllm_ir.tools.providers import IrOpPriorityConfig, SizeRanges, ops
+from vllm_ir.tools.reports import rejected_impls, selected_impls
 
 DEFAULT_PASSES = "functionalize,lower{decompose=true},eliminate-clones"
 """What is lowered here is not decomposed by Inductor any more."""
@@ -29,10 +30,14 @@ class PostGradPass(CustomGraphPass):
     `torch.compile`'s default backend, which ends in copies to the arguments that the program writes, it makes one that
     writes them in place wherever that is proven right and Inductor keeps it so; operations of `vllm_ir` are lowered to
     the implementations of highest priority.
+
+    Attributes:
+        selected_impls: `{op: {node: provider}}` of the graph that it ran on last.
+        rejected_impls: `{op: {node: [(provider, reason)]}}` of the same.
     """
 
     def __init__(
-        self, passes: str = DEFAULT_PASSES, *, ir_op_priority: Mapping[str, Sequence[str]] | None = None
+        self, passes: str = DEFAULT_PASSES, *, ir_op_priority: Mapping[str, Sequence[str] | SizeRanges] | None = None
     ) -> None:
         """Make a pass.
 
@@ -48,6 +53,8 @@ class PostGradPass(CustomGraphPass):
         if memory != MEMORY_PASS:
             raise ValueError(f"pass pipeline {passes!r}: what is put back into Inductor's graph ends in {MEMORY_PASS}")
         self.priorities = IrOpPriorityConfig(**(ir_op_priority or {}))
+        self.selected_impls: dict[str, dict[str, str]] = {}
+        self.rejected_impls: dict[str, dict[str, list[tuple[str, str]]]] = {}
 
     def __call__(self, graph: fx.Graph) -> None:
         fake_mode = current_fake_mode()
@@ -55,6 +62,10 @@ class PostGradPass(CustomGraphPass):
             reimported = reimport(graph, {}, (), fake_mode)
             lowers = any(op.has_trait(OperandEffects) for op in reimported.function.block.ops)
             run_passes(reimported.module, self.values, check=False)
+            self.selected_impls, self.rejected_impls = (
+                selected_impls(reimported.module),
+                rejected_impls(reimported.module),
+            )
             plan, _ = plan_for_inductor(reimported.function, InductorPolicy(writes=True))
             carry_out(plan, graph, reimported, fake_mode, changed=lowers)
 

@@ -14,6 +14,10 @@ class ConformanceError(AssertionError):
     """An implementation that does not do what its op says; the message lists what was found, a line each."""
 
 
+class NotCheckable(RuntimeError):
+    """An implementation that nothing can be said about in this process; the message says why."""
+
+
 @dataclass
 class Conformance:
     """What an implementation was tried on."""
@@ -24,8 +28,8 @@ class Conformance:
     """Names of the cases that it ran."""
     refused: list[str] = field(default_factory=lambda: [])
     """Names of those that `supports_args` refused."""
-    invalid: list[str] = field(default_factory=lambda: [])
-    """Names of those that the native definition refuses, with an error."""
+    invalid: dict[str, str] = field(default_factory=lambda: {})
+    """By name of those that the native definition refuses, its error."""
 
 
 def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conformance:
@@ -50,14 +54,14 @@ def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conf
     Raises:
         ConformanceError: a fault was found, or the implementation takes none of the arguments.
         KeyError: the provider has no implementation.
-        RuntimeError: the op has no input generator, or the native definition refuses all that it gives; or the
+        NotCheckable: the op has no input generator, or the native definition refuses all that it gives; or the
             implementation is not supported in this process.
     """
     impl = op.impls[provider]
     if not op.has_input_generator:
-        raise RuntimeError(f"vllm_ir.{op.name}: No input generator registered; use register_input_generator")
+        raise NotCheckable(f"vllm_ir.{op.name}: No input generator registered; use register_input_generator")
     if not impl.supported:
-        raise RuntimeError(f"vllm_ir.{op.name}: provider {provider!r} is not supported in this process")
+        raise NotCheckable(f"vllm_ir.{op.name}: provider {provider!r} is not supported in this process")
     found = Conformance(op.name, provider)
     faults: list[str] = []
     for case in cases(op, seed):
@@ -65,7 +69,8 @@ def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conf
         if len(faults) >= most:
             break
     if not faults and not found.accepted and not found.refused:
-        raise RuntimeError(f"vllm_ir.{op.name}: the native definition refuses all generated arguments")
+        why = next(iter(found.invalid.values()), "there are none")
+        raise NotCheckable(f"vllm_ir.{op.name}: the native definition refuses all generated arguments: {why}")
     if not faults and not found.accepted:
         faults.append("supports_args takes none of the generated arguments, so that nothing was compared")
     if faults:
@@ -79,7 +84,7 @@ def _faults(impl: IrOpImpl, case: Case, found: Conformance) -> Iterator[str]:
     try:
         native.impl_fn(*case.copies())
     except (ValueError, TypeError, RuntimeError, IndexError) as error:
-        found.invalid.append(case.name)
+        found.invalid[case.name] = f"{type(error).__name__}: {error}"
         if impl is not native and impl.rejection(case.copies()) is None:
             yield f"supports_args takes arguments that the native definition refuses: {error}"
         return

@@ -91,7 +91,7 @@ def reproducer(module: ModuleOp, verdict: Verdict, recipe: str, seed: int) -> st
     """The text of a file that shows a fault, with the command that shows it."""
     command = f"vllm-ir-opt %s -p '{verdict.name}' --validate --validate-inputs '{recipe}' --validate-seed {seed}"
     for name in sorted({op.name.removeprefix("vllm_ir.") for op in module.walk() if op.name.startswith("vllm_ir.")}):
-        if name in ops and (named := ops[name].named_priority()):
+        if name in ops and (named := ops[name].get_priority()):
             command += f" --ir-op-priority.{name}={','.join(named)}"
     detail = " ".join(verdict.detail.split())
     return f"// RUN: {command}\n// {detail}\n// Operators and kernels of your own: add --load FILE.\n{module!s}\n"

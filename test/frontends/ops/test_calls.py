@@ -9,7 +9,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vllm_ir.frontends.ops import enable_torch_wrap, ops, register_op
-from vllm_ir.frontends.ops.direct import runs_directly
+from vllm_ir.frontends.ops.direct import are_plain
 
 calls: list[str] = []
 
@@ -93,13 +93,13 @@ def test_plain_calls_go_straight_to_the_kernel() -> None:
             calls_add(x, y=x)
     assert calls == ["fresh", "fresh"]
     assert seen[0] is calls_add.torch_op
-    assert runs_directly([x, 1, 2.0, None, "s"])
+    assert are_plain([x, 1, 2.0, None, "s"])
     with_gradient = torch.ones(2, requires_grad=True)
-    assert not runs_directly([with_gradient])
+    assert not are_plain([with_gradient])
     with torch.no_grad():
-        assert runs_directly([with_gradient])
+        assert are_plain([with_gradient])
     for watched in ([torch.ones(2, device="meta")], [[x]], [torch.ones(2).as_subclass(type("Sub", (Tensor,), {}))]):
-        assert not runs_directly(watched)
+        assert not are_plain(watched)
     assert torch.func.vmap(lambda row: calls_add(row, row))(torch.ones(3, 2)).shape == (3, 2)
 
 

@@ -266,7 +266,7 @@ _ALL = (
     ),
     Mutant(
         "compiled-for-other-sizes",
-        "vllm_ir.tools.xla",
+        "vllm_ir.tools.pure_programs",
         "key = tuple((v.shape, v.stride()) if isinstance(v, Tensor) else v for v in arguments)",
         "key = tuple(v.dim() if isinstance(v, Tensor) else 0 for v in arguments)",
         path="vllm_ir_xla",
