@@ -28,7 +28,13 @@ from vllm_ir.tools.options import CompileOptions, parse_options
 from vllm_ir.tools.pipelines import MEMORY_PASS, split_passes, writes_in_place
 from vllm_ir.tools.post_grad.hook import write_in_place
 from vllm_ir.tools.reports import CompileReport, phase, record_copies, record_outcome, recording
-from vllm_ir.tools.torch_internals import autocast_enabled, compile_lock, inductor_cache_hits, without_autocast
+from vllm_ir.tools.torch_internals import (
+    autocast_enabled,
+    compile_lock,
+    inductor_cache_hits,
+    make_floats_constant,
+    without_autocast,
+)
 
 Compiled = Callable[..., object]
 
@@ -76,6 +82,7 @@ def vllm_ir_eager(
 
 
 def _compile(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions, *, inductor: bool) -> Compiled:
+    make_floats_constant()
     with _compiling(options, inductor):
         if needs_autograd(gm, inputs):
             return compile_with_gradients(gm, inputs, options, inductor=inductor)

@@ -38,6 +38,7 @@ from vllm_ir.tools.torch_internals import (
     autograd_backend,
     compile_lock,
     inputs_written_under_autograd,
+    make_floats_constant,
     without_autocast,
 )
 
@@ -94,6 +95,7 @@ def compile_pure(
         VerifyException: the pipeline does not end in a pure function.
     """
     parsed = parse_options(mode, {"passes": passes, **(options or {})})
+    make_floats_constant()
     with compile_lock():
         if needs_autograd(gm, inputs):
             return _with_gradients(compiler, gm, inputs, parsed.resolved())

@@ -16,12 +16,15 @@ from torch._dynamo import convert_frame
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import list_backends
 from torch._dynamo.backends.registry import register_backend as dynamo_register_backend
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
+from torch._dynamo.symbolic_convert import TensorifyState
 from torch._dynamo.utils import counters, get_debug_dir
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._guards import TracingContext
 from torch._inductor import config as inductor_config
 from torch._logging import trace_structured
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 Compiled = Callable[..., object]
 PartCompiler = Callable[[fx.GraphModule, Sequence[object]], Compiled]
@@ -125,3 +128,21 @@ def debug_directory() -> str | None:
 def inductor_cache_hits() -> int:
     """How many graphs of this process have come from Inductor's cache so far."""
     return counters["inductor"]["fxgraph_cache_hit"]
+
+
+def make_floats_constant() -> None:
+    """Have Dynamo, if it is tracing, do so once more with floats of the program as they are now, if they are symbols.
+
+    Dynamo makes an input of a float that has changed, or that may with `dynamic=True`, and then needs a backend that
+    knows floats as values. AOTAutograd restarts it in the same way for what it cannot turn into tensors.
+    """
+    context = TracingContext.try_get()
+    environment = None if context is None or context.fake_mode is None else context.fake_mode.shape_env
+    if environment is None:
+        return
+    symbols = [str(symbol) for symbol in environment.backed_var_to_val if symbol_is_type(symbol, SymT.FLOAT)]
+    new = [symbol for symbol in symbols if not TensorifyState.should_specialize(symbol)]
+    for symbol in new:
+        TensorifyState.specialize(symbol)
+    if new:
+        raise TensorifyScalarRestartAnalysis
