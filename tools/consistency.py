@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -12,10 +11,11 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from vllm_ir.frontends.fx.locations import is_user_file
+from vllm_ir.frontends.fx.locations import running_line
 from vllm_ir.frontends.ops.priority import using_inductor
 from vllm_ir.frontends.ops.registry import get_op
 from vllm_ir.frontends.ops.torch_library import as_results
+from vllm_ir.tools.operators.observation import contents
 from vllm_ir.tools.options import CompileOptions, parse_options
 from vllm_ir.tools.providers import IrOp, IrOpImpl, ops
 
@@ -132,10 +132,7 @@ def _results(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
 
 
 def _bits_differ(left: Tensor, right: Tensor) -> bool:
-    if left.dtype != right.dtype or left.shape != right.shape:
-        return True
-    bits = [tensor.contiguous().reshape(-1).view(torch.uint8) for tensor in (left, right)]
-    return not torch.equal(*bits)
+    return left.dtype != right.dtype or left.shape != right.shape or contents(left) != contents(right)
 
 
 class _Calls(TorchDispatchMode):
@@ -160,8 +157,5 @@ class _Calls(TorchDispatchMode):
 
 def _location() -> str:
     """The innermost line of the program that is running."""
-    for frame, line in traceback.walk_stack(None):
-        file = frame.f_code.co_filename
-        if file != __file__ and is_user_file(file):
-            return f"{file}:{line}"
-    return "?"
+    place = running_line(ignored=__file__)
+    return "?" if place is None else f"{place[0]}:{place[1]}"

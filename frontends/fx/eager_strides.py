@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
@@ -13,7 +12,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from vllm_ir.frontends.fx.errors import FxImportError
-from vllm_ir.frontends.fx.locations import is_user_file
+from vllm_ir.frontends.fx.locations import running_line
 from vllm_ir.frontends.fx.refusals import EagerCalls, Strides
 from vllm_ir.frontends.fx.torch_internals import (
     PythonKeyTracer,
@@ -58,17 +57,10 @@ class EagerStrides(TorchDispatchMode):
         try:
             strides = self._calls.strides_of(key, (args, keywords), result, seen=False)
         except FxImportError as error:
-            raise FxImportError(error.reason, location=_line_of_user()) from error
+            raise FxImportError(error.reason, location=running_line()) from error
         if strides is not None:
             restride(tracer, result, strides)
         return result
-
-
-def _line_of_user() -> tuple[str, int] | None:
-    """File and line of the innermost frame that is in a user's file."""
-    frames = (frame for frame, _ in traceback.walk_stack(None) if is_user_file(frame.f_code.co_filename))
-    frame = next(frames, None)
-    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def restride(tracer: PythonKeyTracer, result: object, strides: Sequence[Strides]) -> None:

@@ -4,6 +4,7 @@ import functools
 import os
 import re
 import sysconfig
+import traceback
 
 import torch
 from torch import fx
@@ -34,6 +35,15 @@ def parse_location(stack_trace: str) -> tuple[str, int] | None:
         if is_user_file(file):
             return file, int(line)
     return (frames[-1][0], int(frames[-1][1])) if frames else None
+
+
+def running_line(ignored: str = "") -> tuple[str, int] | None:
+    """File and line of the innermost frame that is in a user's file now; the file `ignored` is none."""
+    for frame, line in traceback.walk_stack(None):
+        file = frame.f_code.co_filename
+        if file != ignored and is_user_file(file):
+            return file, line
+    return None
 
 
 @functools.lru_cache(maxsize=4096)

@@ -83,7 +83,7 @@ class Route:
         self._written = cast("Callable[[Sequence[Tensor]], tuple[Tensor, ...]]", _getter(written))
         dense = all(tensor.is_contiguous() for tensor in tensors)
         pairs = itertools.combinations(range(len(tensors)), 2)
-        self._apart = [pair for pair in pairs if not written or not set(pair).isdisjoint(written)] if dense else None
+        self._apart = [pair for pair in pairs if not set(pair).isdisjoint(written)] if dense else None
 
     def serves(self, args: Sequence[object], settings: object) -> bool:
         """Whether arguments are of the same kind, and the settings the same."""

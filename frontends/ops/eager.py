@@ -42,10 +42,7 @@ def run_donating(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
         given = [operands[index] for index in written]
         torch.autograd.graph.increment_version([t for t in given if isinstance(t, Tensor) and not t.is_inference()])
     results = _results(impl, impl.impl_fn(*operands))
-    if apart:
-        return _beside_written(impl, results, args)
-    others = [arg for position, arg in enumerate(args) if position not in written]
-    return without_overlap(results, tensors_in(others))
+    return _beside_written(impl, results, args) if apart else _without_unwritten(impl, results, args)
 
 
 def call_functional(route: Route, args: Sequence[object]) -> Tensor | tuple[Tensor, ...]:
@@ -82,6 +79,12 @@ def _beside_written(impl: IrOpImpl, results: tuple[Tensor, ...], args: Sequence[
     written = impl.written_indices
     if _are_different(results, [args[position] for position in written]):
         return results
+    return _without_unwritten(impl, results, args)
+
+
+def _without_unwritten(impl: IrOpImpl, results: tuple[Tensor, ...], args: Sequence[object]) -> tuple[Tensor, ...]:
+    """The results, copied where one has memory in common with another one or an argument that is not written."""
+    written = impl.written_indices
     return without_overlap(results, tensors_in(arg for position, arg in enumerate(args) if position not in written))
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vllm_ir.backends.kernels.aiter_kernels.library import LIBRARY, PROVIDER, SUPPORTED
 from vllm_ir.backends.kernels.aiter_kernels.operators import FUSED_ADD_RMS_NORM, RMS_NORM, SILU_AND_MUL
-from vllm_ir.backends.kernels.external.layouts import has_elements, is_contiguous, known, same_shape
+from vllm_ir.backends.kernels.external.layouts import fits_rows, has_elements, is_contiguous, known, same_shape
 from vllm_ir.frontends.ops import ops
 
 # All that older releases are compiled for.
@@ -22,15 +22,7 @@ def _takes(x: Tensor) -> bool:
 
 
 def _takes_rms_norm(x: Tensor, weight: Tensor | None, _epsilon: float, variance_size: int | None) -> bool:
-    return (
-        variance_size is None
-        and weight is not None
-        and _takes(x)
-        and LIBRARY.takes(weight)
-        and weight.dtype == x.dtype
-        and same_shape(weight.shape, x.shape[-1:])
-        and is_contiguous(weight)
-    )
+    return variance_size is None and weight is not None and _takes(x) and LIBRARY.takes(weight) and fits_rows(weight, x)
 
 
 @ops.rms_norm.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_rms_norm)

@@ -73,6 +73,16 @@ def aligned(tensor: Tensor) -> Tensor:
     return tensor if known(tensor.storage_offset() % width == 0) else tensor.clone()
 
 
+def fits_rows(weight: Tensor, x: Tensor) -> bool:
+    """Whether a weight has the dtype of `x` and one element for each of a row, without gaps."""
+    return weight.dtype == x.dtype and same_shape(weight.shape, x.shape[-1:]) and is_contiguous(weight)
+
+
+def half_rows(x: Tensor) -> Tensor:
+    """An uninitialised result whose rows have half as many elements: that of a gated activation."""
+    return x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
+
+
 def same_shape(left: Sequence[int], right: Sequence[int]) -> bool:
     """Whether two shapes, or strides, are equal."""
     return len(left) == len(right) and all(known(a == b) for a, b in zip(left, right, strict=True))
@@ -82,6 +92,8 @@ __all__ = [
     "FLOATS",
     "VECTOR_BYTES",
     "aligned",
+    "fits_rows",
+    "half_rows",
     "has_elements",
     "has_even_rows",
     "is_contiguous",

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from vllm_ir.backends.kernels.external.layouts import FLOATS, aligned, has_elements, is_contiguous, known
+from vllm_ir.backends.kernels.external.layouts import FLOATS, aligned, half_rows, has_elements, is_contiguous, known
 from vllm_ir.backends.kernels.vllm_c.library import LIBRARY, PROVIDER, SUPPORTED, operator
 from vllm_ir.frontends.ops import ops
 
@@ -18,15 +18,10 @@ def _takes_gated(x: Tensor) -> bool:
     )
 
 
-def _half(x: Tensor) -> Tensor:
-    """An uninitialised result."""
-    return x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
-
-
 @ops.silu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_gated)
 def silu_and_mul(x: Tensor) -> Tensor:
     """`_C::silu_and_mul(Tensor! result, Tensor input)`."""
-    result = _half(x)
+    result = half_rows(x)
     operator("silu_and_mul")(result, aligned(x))
     return result
 
@@ -38,7 +33,7 @@ def _takes_gelu_and_mul(x: Tensor, approximate: str) -> bool:
 @ops.gelu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_gelu_and_mul)
 def gelu_and_mul(x: Tensor, approximate: str = "none") -> Tensor:
     """`_C::gelu_and_mul(Tensor! out, Tensor input)`, or `_C::gelu_tanh_and_mul` of the same form."""
-    result = _half(x)
+    result = half_rows(x)
     name = "gelu_tanh_and_mul" if approximate == "tanh" else "gelu_and_mul"
     operator(name)(result, aligned(x))
     return result

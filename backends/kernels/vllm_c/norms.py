@@ -11,6 +11,7 @@ from torch import Tensor
 from vllm_ir.backends.kernels.external.layouts import (
     FLOATS,
     aligned,
+    fits_rows,
     has_elements,
     has_even_rows,
     is_contiguous,
@@ -31,9 +32,7 @@ def _takes_norm(x: Tensor, weight: Tensor | None, variance_size: int | None) -> 
         and x.dtype in FLOATS
         and x.dim() >= 2
         and has_elements(x)
-        and weight.dtype == x.dtype
-        and same_shape(weight.shape, x.shape[-1:])
-        and is_contiguous(weight)
+        and fits_rows(weight, x)
     )
 
 

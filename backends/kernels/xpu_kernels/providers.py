@@ -6,7 +6,16 @@ none writes them: a compiler copies what an older one declares.
 
 from torch import Tensor
 
-from vllm_ir.backends.kernels.external.layouts import FLOATS, aligned, has_elements, is_contiguous, known, same_shape
+from vllm_ir.backends.kernels.external.layouts import (
+    FLOATS,
+    aligned,
+    fits_rows,
+    half_rows,
+    has_elements,
+    is_contiguous,
+    known,
+    same_shape,
+)
 from vllm_ir.backends.kernels.xpu_kernels.library import LIBRARY, PROVIDER, SUPPORTED, operator
 from vllm_ir.frontends.ops import ops
 
@@ -22,9 +31,7 @@ def _takes_rms_norm(x: Tensor, weight: Tensor | None, _epsilon: float, variance_
         and _takes(x)
         and x.dim() <= 4
         and LIBRARY.takes(weight)
-        and weight.dtype == x.dtype
-        and same_shape(weight.shape, x.shape[-1:])
-        and is_contiguous(weight)
+        and fits_rows(weight, x)
     )
 
 
@@ -72,15 +79,10 @@ def _takes_gated(x: Tensor) -> bool:
     return _takes(x) and known(x.shape[-1] % 2 == 0)
 
 
-def _half(x: Tensor) -> Tensor:
-    """An uninitialised result."""
-    return x.new_empty((*x.shape[:-1], x.shape[-1] // 2))
-
-
 @ops.silu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_gated)
 def silu_and_mul(x: Tensor) -> Tensor:
     """`_C::silu_and_mul(Tensor! result, Tensor input)`."""
-    result = _half(x)
+    result = half_rows(x)
     operator("silu_and_mul")(result, aligned(x))
     return result
 
@@ -92,7 +94,7 @@ def _takes_gelu_and_mul(x: Tensor, approximate: str) -> bool:
 @ops.gelu_and_mul.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_gelu_and_mul)
 def gelu_and_mul(x: Tensor, approximate: str = "none") -> Tensor:
     """`_C::gelu_and_mul(Tensor! out, Tensor input)`, or `_C::gelu_tanh_and_mul` of the same form."""
-    result = _half(x)
+    result = half_rows(x)
     name = "gelu_tanh_and_mul" if approximate == "tanh" else "gelu_and_mul"
     operator(name)(result, aligned(x))
     return result
