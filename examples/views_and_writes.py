@@ -45,7 +45,9 @@ def step(cache: Tensor, state: Tensor, grid: Tensor, x: Tensor, other: Tensor, s
     older = fresh + 0
     fresh[1:3].copy_(x[:2])
     middle = fresh * 2
-    fresh[2].copy_(older[0] - middle[1])
+    kept = fresh[2:].clone()
+    fresh[1:3].copy_(older[:2] - middle[1:3])
+    changed = fresh[2:] - kept
     wide = x[:1].expand(4, 4)
     filled = torch.cat([wide, fresh]).index_put_((torch.tensor([0, 5]),), x[:2])
     # An operator that writes two operands, and one that takes its operands away.
@@ -53,10 +55,11 @@ def step(cache: Tensor, state: Tensor, grid: Tensor, x: Tensor, other: Tensor, s
     rotated = rotate_pair(grid[0], state[0], 0.5)
     normed, summed = ir.ops.fused_add_rms_norm.maybe_inplace(gone * 1, x * 1, None, 1e-5)
     # Two arguments in one memory.
-    shared[0].add_(same[0])
+    same[0].sub_(shared[0])
+    shared[1].add_(same[1])
     total = same.sum() + shared[1, 0]
     cache[0].copy_(cache[1] - cache[0])
-    return after, middle, fresh, filled, rotated, normed, summed, total, row, cache.transpose(0, 1)
+    return after, middle, fresh, changed, filled, rotated, normed, summed, total, row, cache.transpose(0, 1)
 
 
 def example_inputs() -> tuple[Tensor, ...]:

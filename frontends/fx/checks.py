@@ -18,7 +18,7 @@ from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
 from vllm_ir.dialects.vllm_ir.types import BufferType, device_of
 from vllm_ir.frontends.fx.argument_kinds import argument_types, fits
-from vllm_ir.frontends.fx.result_types import check_results, check_windows
+from vllm_ir.frontends.fx.result_types import check_new_memory, check_results, check_windows
 from vllm_ir.frontends.fx.schemas import OpInfo, Target, op_info, resolve
 from vllm_ir.frontends.fx.torch_objects import is_overload, schema_of
 from vllm_ir.frontends.fx.types import is_shaped
@@ -116,6 +116,8 @@ def _check_call(op: CallOp) -> None:
             raise OperationVerifyError(
                 op, f"@{op.target} is {'' if actual else 'not '}{name}, the text states otherwise"
             )
+    if op.operands and _gives_views(info.overload):
+        check_new_memory(op, info.overload)
     check_results(op, info)
 
 

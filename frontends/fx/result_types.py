@@ -22,7 +22,7 @@ from vllm_ir.dialects.vllm_ir.types import BufferType, device_of, element_type_o
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.inference import infer_types
 from vllm_ir.frontends.fx.schemas import OpInfo, scattered_view
-from vllm_ir.frontends.fx.storages import tensors_in
+from vllm_ir.frontends.fx.storages import storage_key, tensors_in
 from vllm_ir.frontends.fx.symbols import example_tensor
 from vllm_ir.frontends.fx.torch_objects import schema_of
 from vllm_ir.frontends.fx.types import TypeCache, is_shaped, static_window
@@ -119,9 +119,36 @@ def check_windows(op: ViewOp, overload: OpOverload) -> None:
     if len(windows) != len(op.results):
         raise OperationVerifyError(op, f"@{op.target} gives {len(windows)} views, the text states {len(op.results)}")
     for index, (window, stated) in enumerate(zip(windows, op.result_types, strict=True)):
+        if window is None:
+            raise OperationVerifyError(
+                op, f"@{op.target} gives new memory, the text states a window for {result_text(op, index)}"
+            )
         if not _same_window(window, stated):
             raise OperationVerifyError(
                 op, f"@{op.target} gives {window}, the text states {stated} for {result_text(op, index)}"
+            )
+
+
+def check_new_memory(op: CallOp, overload: OpOverload) -> None:
+    """A call of a view operator on a buffer, with tensors as results, is one that copies: the others are views.
+
+    Whoever runs the graph would hand out a window onto the buffer as a value that nobody writes.
+
+    Raises:
+        OperationVerifyError: a result is a window onto the buffer. It is not found out where sizes are dynamic.
+    """
+    base = op.operands[0].type
+    if not isinstance(base, BufferType) or static_window(base) is None or len(op.operands) > 1:
+        return
+    try:
+        windows = _windows(overload, op.args, op.kwargs, base)
+    except FxImportError as error:
+        raise OperationVerifyError(op, f"@{op.target}: {error.reason}") from error
+    for index, window in enumerate(windows[: len(op.results)]):
+        if window is not None and not isinstance(op.results[index].type, BufferType):
+            name = result_text(op, index)
+            raise OperationVerifyError(
+                op, f"@{op.target} gives a window onto {base}, the text states new memory for {name}"
             )
 
 
@@ -141,13 +168,17 @@ def _same_window(window: BufferType, stated: Attribute) -> bool:
 @lru_cache(maxsize=4096)
 def _windows(
     overload: OpOverload, args: ArgumentList, kwargs: DictionaryAttr | None, base: BufferType
-) -> tuple[BufferType, ...]:
+) -> tuple[BufferType | None, ...]:
+    """The windows of the results; None for one in memory of its own."""
     with FakeTensorMode(), torch.no_grad():
         example = example_tensor(base, IntegerAttr(0, i64), None, {})
         positional = [decode(tree, [example], str) for tree in args.data]
         keywords = {name: decode(tree, [example], str) for name, tree in (kwargs.data.items() if kwargs else ())}
         try:
             result: object = overload(*positional, **keywords)
-            return tuple(TypeCache().buffer(tensor) for tensor in tensors_in(result))
+            types, memory = TypeCache(), storage_key(example)
+            return tuple(
+                types.buffer(tensor) if storage_key(tensor) == memory else None for tensor in tensors_in(result)
+            )
         except Exception as error:
             raise FxImportError(f"PyTorch refuses the view: {error_summary(error)}") from error

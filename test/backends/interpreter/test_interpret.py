@@ -195,12 +195,12 @@ def test_operator_that_refuses_its_operands() -> None:
 
 
 def test_values_are_not_what_is_written_later() -> None:
-    """A value that was read keeps its elements, also if an operator would have given a view."""
+    """A value that was read keeps its elements, also if it is looked at through a view."""
     result = run_text(
         """
         vllm_ir.func @main(%x: !vllm_ir.buffer<3xf32> {vllm_ir.mutated}) -> (tensor<3xf32>, tensor<3x1xf32>) {
           %old = vllm_ir.read %x : !vllm_ir.buffer<3xf32> -> tensor<3xf32>
-          %column = torch.call @aten.unsqueeze.default(%x, 1) reads(%x) : (!vllm_ir.buffer<3xf32>) -> tensor<3x1xf32>
+          %column = torch.call @aten.unsqueeze.default(%old, 1) : (tensor<3xf32>) -> tensor<3x1xf32>
           %fill = torch.call @aten.zero_.default(%x) reads(%x) writes(%x) returns [0]
             : (!vllm_ir.buffer<3xf32>) -> !vllm_ir.buffer<3xf32>
           vllm_ir.return (%old, %column) : tensor<3xf32>, tensor<3x1xf32>

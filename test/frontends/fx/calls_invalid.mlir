@@ -191,3 +191,28 @@ vllm_ir.func @aten.relu.default(%x : tensor<4xf32>) -> tensor<4xf32> {
   %y = torch.call @aten.relu.default() : () -> tensor<4xf32>
   vllm_ir.return %y : tensor<4xf32>
 }
+
+// -----
+
+// A view of a buffer is a window; as a value, it would change with the buffer.
+// CHECK: @aten.unsqueeze.default gives a window onto !vllm_ir.buffer<3xf32>, the text states new memory for %y
+vllm_ir.func @main(%x: !vllm_ir.buffer<3xf32>) {
+  %y = torch.call @aten.unsqueeze.default(%x, 1) reads(%x) : (!vllm_ir.buffer<3xf32>) -> tensor<3x1xf32>
+  vllm_ir.return none
+}
+
+// -----
+
+// CHECK: @aten.reshape.default gives new memory, the text states a window for %y
+vllm_ir.func @main(%x: !vllm_ir.buffer<2x3xf32, strides = [1, 2]>) {
+  %y = vllm_ir.view @aten.reshape.default(%x, [6]) : (!vllm_ir.buffer<2x3xf32, strides = [1, 2]>) -> !vllm_ir.buffer<6xf32>
+  vllm_ir.return none
+}
+
+// -----
+
+// CHECK: @aten._unsafe_view.default gives a window onto
+vllm_ir.func @main(%x: !vllm_ir.buffer<2x3xf32>) {
+  %y = torch.call @aten._unsafe_view.default(%x, [6]) reads(%x) : (!vllm_ir.buffer<2x3xf32>) -> tensor<6xf32>
+  vllm_ir.return none
+}
