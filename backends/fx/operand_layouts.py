@@ -33,7 +33,9 @@ class OperandLayouts:
 
         Those of a value are others in fake tensors than in real ones.
         """
-        if not op.operands or isinstance(base := op.operands[0].type, BufferType) or not is_shaped(base):
+        if not op.operands or not op.results or isinstance(base := op.operands[0].type, BufferType):
+            return args, kwargs
+        if not is_shaped(base):
             return args, kwargs
         old, new = byte_size(element_type_of(base)), byte_size(element_type_of(op.results[0].type))
         sizes, node = sizes_of(base), self.values.get(op.operands[0])

@@ -37,6 +37,13 @@ def calls(gm: fx.GraphModule) -> list[str]:
     return [str(node.target) for node in gm.graph.nodes if node.op == "call_function"]
 
 
+def test_a_view_may_have_no_results():
+    module = ir.import_callable(lambda x: (torch.unbind(x), x + 1)[1], torch.ones(0, 3))
+    assert "aten.unbind.int" in str(module)
+    gm = ir.export_fx(module)
+    assert gm(torch.ones(0, 3)).shape == (0, 3)
+
+
 def test_names_of_nodes_survive():
     graph = fx.Graph()
     query = graph.placeholder("query")
