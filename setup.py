@@ -20,5 +20,9 @@ packages = [
 setup(
     packages=packages,
     package_dir=package_dir,
-    package_data={ROOT: ["py.typed"], f"{ROOT}.backends.kernels.cpu": ["csrc/*.cpp", "csrc/*.h"]},
+    package_data={
+        ROOT: ["py.typed"],
+        f"{ROOT}.backends.kernels.cpu": ["csrc/*.cpp", "csrc/*.h"],
+        f"{ROOT}.conversions.fusion.catalog": ["*.json"],
+    },
 )

@@ -14,12 +14,15 @@ if TYPE_CHECKING:
     from vllm_ir import op
     from vllm_ir.backends.fx.export import export_fx
     from vllm_ir.backends.interpreter.interpret import interpret, interpret_ranks
+    from vllm_ir.conversions.fusion import Fusion, Numerics, using_fusions
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
     from vllm_ir.frontends.ops.device_kernels.kernel import device_kernel
     from vllm_ir.frontends.platforms import Platform, current_platform
     from vllm_ir.tools import neuron, testing
     from vllm_ir.tools.alias_outputs import alias_outputs
     from vllm_ir.tools.consistency import consistency_report
+    from vllm_ir.tools.fusion_checks import check_fusions
+    from vllm_ir.tools.fusion_explanation import explain_fusions
     from vllm_ir.tools.pipelines import run_passes
     from vllm_ir.tools.post_grad.post_grad_pass import PostGradPass
     from vllm_ir.tools.priority_arguments import PriorityArgumentParser
@@ -47,10 +50,12 @@ if TYPE_CHECKING:
     from vllm_ir.tools.validation.find_fault import bisect
 
 __all__ = [
+    "Fusion",
     "IrOp",
     "IrOpImpl",
     "IrOpPriorityConfig",
     "KernelConfig",
+    "Numerics",
     "Platform",
     "PostGradPass",
     "PriorityArgumentParser",
@@ -59,12 +64,14 @@ __all__ = [
     "adopt",
     "alias_outputs",
     "bisect",
+    "check_fusions",
     "clear_compile_reports",
     "compile_reports",
     "consistency_report",
     "current_platform",
     "device_kernel",
     "enable_torch_wrap",
+    "explain_fusions",
     "export_fx",
     "export_stablehlo",
     "import_callable",
@@ -85,14 +92,17 @@ __all__ = [
     "statically_known",
     "testing",
     "unregister",
+    "using_fusions",
 ]
 
 _HOMES: Mapping[str, str] = MappingProxyType(
     {
+        "Fusion": "vllm_ir.conversions.fusion",
         "IrOp": "vllm_ir.tools.providers",
         "IrOpImpl": "vllm_ir.tools.providers",
         "IrOpPriorityConfig": "vllm_ir.tools.providers",
         "KernelConfig": "vllm_ir.tools.providers",
+        "Numerics": "vllm_ir.conversions.fusion",
         "Platform": "vllm_ir.frontends.platforms",
         "PostGradPass": "vllm_ir.tools.post_grad.post_grad_pass",
         "PriorityArgumentParser": "vllm_ir.tools.priority_arguments",
@@ -101,12 +111,14 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "adopt": "vllm_ir.tools.providers",
         "alias_outputs": "vllm_ir.tools.alias_outputs",
         "bisect": "vllm_ir.tools.validation.find_fault",
+        "check_fusions": "vllm_ir.tools.fusion_checks",
         "clear_compile_reports": "vllm_ir.tools.reports",
         "compile_reports": "vllm_ir.tools.reports",
         "consistency_report": "vllm_ir.tools.consistency",
         "current_platform": "vllm_ir.frontends.platforms",
         "device_kernel": "vllm_ir.frontends.ops.device_kernels.kernel",
         "enable_torch_wrap": "vllm_ir.tools.providers",
+        "explain_fusions": "vllm_ir.tools.fusion_explanation",
         "export_fx": "vllm_ir.backends.fx.export",
         "export_stablehlo": "vllm_ir.tools.stablehlo",
         "import_callable": "vllm_ir.frontends.fx.importer",
@@ -127,6 +139,7 @@ _HOMES: Mapping[str, str] = MappingProxyType(
         "statically_known": "vllm_ir.tools.providers",
         "testing": "vllm_ir.tools.testing",
         "unregister": "vllm_ir.tools.providers",
+        "using_fusions": "vllm_ir.conversions.fusion",
     }
 )
 

@@ -6,20 +6,32 @@ python benchmarks/eager_calls.py
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import timeit
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 
 import vllm_ir as ir
 from vllm_ir.backends.kernels.cpu import library
+from vllm_ir.frontends.ops import enable_torch_wrap
 
-CALLS, ROUNDS = 2000, 9
+CALLS, ROUNDS = 100, 300
+
+SETTINGS: dict[str, Callable[[], AbstractContextManager[object]]] = {
+    "gradients on": torch.enable_grad,
+    "gradients off": torch.no_grad,
+    "without torch operator of the op": lambda: enable_torch_wrap(False),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print microseconds of both, the least of several rounds that take turns; returns the exit status."""
+    """Print microseconds of both, of many short rounds that take turns; returns the exit status.
+
+    The least is what it costs where nothing else runs on the core. The median says how noisy the machine was.
+    """
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.parse_args(arguments)
     torch.set_num_threads(1)
@@ -35,12 +47,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             lambda: fused.maybe_inplace(x, residual, weight, 1e-5, None),
         ),
     }
-    with torch.no_grad(), ir.KernelConfig({"rms_norm": ["cpu"], "fused_add_rms_norm": ["cpu"]}).apply():
+    with ir.KernelConfig({"rms_norm": ["cpu"], "fused_add_rms_norm": ["cpu"]}).apply():
         for name, (kernel, op) in pairs.items():
-            turns = [(_microseconds(kernel), _microseconds(op)) for _ in range(ROUNDS)]
-            alone, through = (min(turn[side] for turn in turns) for side in (0, 1))
-            print(f"{name}: torch operator {alone:.2f} us, op {through:.2f} us, {through - alone:.2f} us more")
+            for described, setting in SETTINGS.items():
+                with setting():
+                    print(f"{name}, {described}: {_compared(kernel, op)}")
     return 0
+
+
+def _compared(kernel: Callable[[], object], op: Callable[[], object]) -> str:
+    turns = [(_microseconds(kernel), _microseconds(op)) for _ in range(ROUNDS)]
+    alone, through = (min(turn[side] for turn in turns) for side in (0, 1))
+    median = statistics.median(turn[1] - turn[0] for turn in turns)
+    return f"torch operator {alone:.2f} us, op {through:.2f} us, {through - alone:.2f} us more (median {median:.2f} us)"
 
 
 def _microseconds(call: Callable[[], object]) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, NameLoc, StringAttr, TensorType
@@ -21,6 +21,7 @@ from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.inline import inline
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.conversions.trace import Decompositions, Examples, Traced, trace_callable
+from vllm_ir.conversions.trace_store import current_store
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
@@ -99,7 +100,7 @@ class _Lowering:
         key = _key(op, arguments)
         choice = self.choices.get(key)
         if choice is None:
-            choice = self.choices[key] = self._choose(op, ir_op, arguments)
+            choice = self.choices[key] = self._choose(op, ir_op, arguments, key)
         self._record(op, ir_op, choice)
         tensors = [value for argument in arguments for value in _tensors(argument)]
         b = CallBuilder(lambda new: _insert_before(new, op))
@@ -115,7 +116,7 @@ class _Lowering:
         op.detach()
         op.erase()
 
-    def _choose(self, op: Operation, ir_op: IrOp, arguments: list[Argument]) -> _Choice:
+    def _choose(self, op: Operation, ir_op: IrOp, arguments: list[Argument], key: _Key) -> _Choice:
         """The first implementation that accepts the operands, and whose results are those of the op."""
         rejected: dict[str, str] = {}
         if isinstance(ir_op.named_priority(), SizeRanges) and not self.examples.knows_sizes and _is_dynamic(arguments):
@@ -124,7 +125,7 @@ class _Lowering:
             if reason is None and impl.inplace:
                 reason = _unwritable(impl, arguments)
             if reason is None:
-                traced = self._trace(impl, arguments)
+                traced = self._trace(impl, arguments, key)
                 reason = _mismatch(traced, op)
                 if reason is None:
                     reasons = {provider: StringAttr(text) for provider, text in rejected.items()}
@@ -139,13 +140,20 @@ class _Lowering:
             return [self.examples.tensor(_tensor_type(item)) for item in argument]
         return None if argument is None else decode(argument, [], str)
 
-    def _trace(self, impl: IrOpImpl, arguments: list[Argument]) -> Traced:
+    def _trace(self, impl: IrOpImpl, arguments: list[Argument], key: _Key) -> Traced:
         def call(*operands: object) -> object:
             remaining = iter(operands)
             return impl.impl_fn(*(_fill(argument, remaining) for argument in arguments))
 
         types = [_tensor_type(value) for argument in arguments for value in _tensors(argument)]
-        return trace_callable(call, types, self.examples, self.decompositions)
+
+        def trace() -> Traced:
+            return trace_callable(call, types, self.examples, self.decompositions)
+
+        # The decompositions are Inductor's, under a configuration that nobody here knows.
+        if (store := current_store()) is None or self.decompositions is not None:
+            return trace()
+        return store.get(lambda: (impl.provider, impl.uuid(), _text(key)), types, self.examples, trace)
 
     def _record(self, op: Operation, ir_op: IrOp, choice: _Choice) -> None:
         node = op.location.desc.data if isinstance(op.location, NameLoc) else op.results[0].name_hint or "?"
@@ -201,6 +209,11 @@ def _key(op: Operation, arguments: list[Argument]) -> _Key:
 
     given = tuple(_kind(result.type) for result in op.results)
     return (op.name, *(part(argument) for argument in arguments), _aliasing(arguments), given)
+
+
+def _text(part: object) -> str:
+    """A part of a key as text; attributes print as they do in the IR."""
+    return f"({', '.join(map(_text, cast(_Key, part)))})" if isinstance(part, tuple) else str(part)
 
 
 def _aliasing(arguments: list[Argument]) -> tuple[int, ...]:

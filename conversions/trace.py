@@ -39,6 +39,8 @@ class Traced:
 
     function: FuncOp
     finals: tuple[SSAValue | None, ...]
+    complete: bool = False
+    """Whether the function is all of it: it needs no constants and no other functions."""
 
     @property
     def results(self) -> list[SSAValue]:
@@ -107,16 +109,22 @@ def trace_callable(
     if pure:
         AliasOutputsPass().apply(Context(), module)
     FunctionalizePass().apply(Context(), module)
-    traced = next(op for op in module.body.block.ops if isinstance(op, FuncOp) and op.sym_name.data == MAIN)
+    functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
+    traced = next(op for op in functions if op.sym_name.data == MAIN)
     if pure:
         return Traced(traced, _appended(traced))
-    finals: list[SSAValue | None] = [None] * len(traced.block.args)
-    for op in traced.block.ops:
+    return as_traced(traced, complete=len(functions) == 1 and not normalized.constants and not normalized.attributes)
+
+
+def as_traced(function: FuncOp, *, complete: bool = True) -> Traced:
+    """A functional function, with the values that it writes to its arguments as finals."""
+    finals: list[SSAValue | None] = [None] * len(function.block.args)
+    for op in function.block.ops:
         if isinstance(op, WriteOp):
-            for index, argument in enumerate(traced.block.args):
+            for index, argument in enumerate(function.block.args):
                 if op.buffer is argument:
                     finals[index] = op.value
-    return Traced(traced, tuple(finals))
+    return Traced(function, tuple(finals), complete)
 
 
 def _appended(function: FuncOp) -> tuple[SSAValue | None, ...]:

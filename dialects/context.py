@@ -26,6 +26,12 @@ def _func() -> Dialect:
     return Func
 
 
+def _pdl() -> Dialect:
+    from xdsl.dialects.pdl import PDL
+
+    return PDL
+
+
 def _stablehlo() -> Dialect:
     from vllm_ir.dialects.stablehlo import StableHlo
 
@@ -57,6 +63,7 @@ DIALECTS: Mapping[str, Callable[[], Dialect]] = {
     "builtin": _builtin,
     "arith": _arith,
     "func": _func,
+    "pdl": _pdl,
     "stablehlo": _stablehlo,
     "test": _test,
     **OUR_DIALECTS,

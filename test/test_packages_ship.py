@@ -49,7 +49,7 @@ def test_every_source_file_ships_under_its_import_name(wheel: Path):
         f"{package}/{file.relative_to(ROOT / folder).as_posix()}"
         for folder, package in FOLDERS.items()
         for file in (ROOT / folder).rglob("*")
-        if file.suffix in (".py", ".cpp", ".h")
+        if file.suffix in (".py", ".cpp", ".h", ".json")
     }
     assert shipped(wheel) == expected | {"vllm_ir/py.typed"}
 

@@ -133,6 +133,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--validate-seed", metavar="N", type=int, default=0, help="other numbers in generated inputs")
     add("--reproducers", metavar="DIR", default=".", help="where to write what shows a fault; here by default")
     flag("--bisect", "find the first pass that changes what the program does, and the first wrong rewrite in it")
+    flag("--explain-fusions", "behind all passes, say what was fused where, and what came close and why it was not")
+    add(
+        "--check-fusions",
+        nargs="*",
+        metavar="FUSION",
+        help="check fusions, all without names, on programs made from their examples, and read no input",
+    )
     flag("--run", "interpret the result, on example_inputs() of a Python file or on generated inputs, and show outputs")
     flag("--allow-unregistered-dialect", "allow operations of unknown dialects")
     flag("--no-implicit-module", "do not put the input into a module if it is not one")

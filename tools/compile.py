@@ -8,9 +8,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from vllm_ir.backends.fx.export import export_split
 from vllm_ir.backends.inductor.cache_directory import use_writable_cache
+from vllm_ir.backends.inductor.cache_key import CacheKey
 from vllm_ir.backends.inductor.compile import compile_functional
 from vllm_ir.backends.inductor.settings import effective_patches
-from vllm_ir.backends.inductor.torch_internals import decompositions, patched
+from vllm_ir.backends.inductor.torch_internals import decompositions, patched, with_last_passes
 from vllm_ir.frontends.fx.normalize import Normalized
 from vllm_ir.frontends.ops.priority import using_inductor
 from vllm_ir.tools.artifact import Artifact, compile_direct, needs_autograd, static_inputs
@@ -144,7 +145,7 @@ def _through_inductor(
     record_copies(report, exported.core.graph, exported.copies)
     hook = write_in_place(module, exported, validator_for(options, report)) if writes_in_place(options.passes) else None
     hits = inductor_cache_hits()
-    with phase(report, "backend"):
+    with phase(report, "backend"), with_last_passes([CacheKey(report.cache_key)]):
         compiled = compile_functional(
             exported.core, normalized.inputs, normalized.fake_mode, static_inputs, hook, exported.donated
         )

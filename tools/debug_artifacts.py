@@ -64,6 +64,8 @@ def _log(report: CompileReport) -> None:
         _logger.debug("%s: a copy is left, %s at %s: %s", graph, op, location, reason)
     if report.from_cache:
         _logger.debug("%s: Inductor's part came from its cache", graph)
+    if report.traced or report.traces_loaded:
+        _logger.debug("%s: %d implementations traced, %d from the cache", graph, report.traced, report.traces_loaded)
     times = ", ".join(f"{name} {seconds * 1e3:.1f} ms" for name, seconds in report.pass_seconds.items())
     counts = ", ".join(f"{count} after {stage}" for stage, count in report.op_counts.items())
     _logger.debug("%s: %s; operations: %s", graph, times, counts)

@@ -5,6 +5,7 @@ from functools import partial
 
 from torch import fx
 
+from vllm_ir.backends.inductor.cache_key import CacheKey
 from vllm_ir.backends.inductor.prepare import prepare_for_inductor
 from vllm_ir.backends.inductor.settings import effective_patches
 from vllm_ir.backends.inductor.torch_internals import (
@@ -50,7 +51,7 @@ def compile_with_gradients(
 
 def _eager_autograd(gm: fx.GraphModule, inputs: Sequence[object], options: CompileOptions) -> Compiled:
     def compile_part(kind: str, part: fx.GraphModule, part_inputs: Sequence[object]) -> Compiled:
-        exported, _ = _lower_part(part, part_inputs, options, kind, inductor=False)
+        exported, _, _ = _lower_part(part, part_inputs, options, kind, inductor=False)
         return exported.forward
 
     kinds = ("forward", "backward", "inference")
@@ -63,12 +64,13 @@ def _inductor_autograd(gm: fx.GraphModule, inputs: Sequence[object], options: Co
     def compile_part(part: fx.GraphModule, part_inputs: Sequence[object], **inductor_options: object) -> Compiled:
         kind = "backward" if inductor_options.get("is_backward") else "forward"
         kind = "inference" if inductor_options.get("is_inference") else kind
-        exported, normalized = _lower_part(part, part_inputs, options, kind, inductor=True)
+        exported, normalized, key = _lower_part(part, part_inputs, options, kind, inductor=True)
         prepare_for_inductor(exported, decompositions(), normalized.fake_mode)
         # What Inductor has noted on the whole graph and its outputs: which of these the user sees, for one.
         exported.graph.output_node().meta.update(part.graph.output_node().meta)
         exported.meta.update(part.meta)
-        with with_last_passes([PostGradPass("functionalize,eliminate-clones")] if in_place else []):
+        writing = [PostGradPass("functionalize,eliminate-clones")] if in_place else []
+        with with_last_passes([CacheKey(key), *writing]):
             return compile_graph(exported, part_inputs, **inductor_options)
 
     return compile_with_autograd(gm, inputs, compile_part, effective_patches(options.inductor))
@@ -76,10 +78,11 @@ def _inductor_autograd(gm: fx.GraphModule, inputs: Sequence[object], options: Co
 
 def _lower_part(
     part: fx.GraphModule, inputs: Sequence[object], options: CompileOptions, kind: str, *, inductor: bool
-) -> tuple[fx.GraphModule, Normalized]:
+) -> tuple[fx.GraphModule, Normalized, str]:
+    """The graph of a lowered part, what it was made from, and the key of what is compiled from it."""
     with compile_lock(), recording("vllm_ir" if inductor else "vllm_ir_eager", kind) as report:
         normalized, module = lower_graph(part, inputs, options, report, inductor=inductor)
         with phase(report, "export"):
             exported = export_complete(normalized, module, part, inductor=inductor)
         record_copies(report, exported.graph_module.graph, exported.copies)
-    return exported.graph_module, normalized
+    return exported.graph_module, normalized, report.cache_key

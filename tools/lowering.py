@@ -10,13 +10,17 @@ from torch._ops import OpOverload
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
 from vllm_ir.backends.fx.export import ExportedGraph, export_graph
+from vllm_ir.backends.inductor.cache_directory import own_directory
+from vllm_ir.conversions.trace_store import TraceStore
 from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, STORAGE, FuncOp
 from vllm_ir.frontends.fx.importer import MAIN, import_normalized
 from vllm_ir.frontends.fx.normalize import Normalized, normalize
+from vllm_ir.tools.cache_key import cache_key, tracing_facts
 from vllm_ir.tools.debug_artifacts import keep_module
 from vllm_ir.tools.options import CompileOptions
-from vllm_ir.tools.pipelines import run_passes, split_passes
+from vllm_ir.tools.pipelines import needs_group_places, run_passes, split_passes
 from vllm_ir.tools.reports import CompileReport, count_ops, phase, record_decisions, record_phase
+from vllm_ir.tools.torch_internals import autocast_enabled
 
 if TYPE_CHECKING:
     from vllm_ir.tools.validation.validator import Validator
@@ -51,12 +55,34 @@ def lower_graph(
             report.op_counts[name] = count_ops(module)
 
         # A module that was just imported states the effects of its calls by construction.
-        passes, _ = split_passes(options.passes) if inductor else (options.passes, "")
+        passes = pipeline = options.pipeline(decompose=decompositions is not None)
+        if needs_group_places(pipeline):
+            # Not there in a torch without collectives.
+            from vllm_ir.frontends.distributed.group_places import attach_group_places
+
+            attach_group_places(module)
+        if inductor:
+            passes, _ = split_passes(passes)
         validator = validator_for(options, report)
-        run_passes(module, passes, on_pass=on_pass, check=False, between=validator and validator.between)
+        store = _trace_store(inductor)
+        with store.in_force():
+            run_passes(module, passes, on_pass=on_pass, check=False, between=validator and validator.between)
+        report.traced, report.traces_loaded = store.traced, store.loaded
+        if inductor:
+            with phase(report, "key"):
+                report.cache_key = cache_key(module, pipeline)
     record_decisions(report, module)
     keep_module(report, "lowered", module)
     return normalized, module
+
+
+def _trace_store(inductor: bool) -> TraceStore:
+    """Where traced implementations are kept: beside Inductor's artifacts, if they are kept and casts come from nowhere.
+
+    Autocast adds casts to what is traced.
+    """
+    directory = own_directory() if inductor and not autocast_enabled() else None
+    return TraceStore(None) if directory is None else TraceStore(directory / "traces", tracing_facts())
 
 
 def validator_for(options: CompileOptions, report: CompileReport) -> Validator | None:

@@ -8,7 +8,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
+from vllm_ir.conversions.fusion import using_fusions
 from vllm_ir.frontends.ops.priority import only_batch_invariant, wants_batch_invariance
+from vllm_ir.tools.fusion_options import FUSION_OPTIONS, FusionOptions, fusion_options
 from vllm_ir.tools.pipelines import expand
 from vllm_ir.tools.providers import IrOpPriorityConfig, SizeRanges, ops
 from vllm_ir.tools.torch_internals import inductor_patches, is_inductor_option
@@ -21,6 +23,7 @@ _OWN: Mapping[str, str] = MappingProxyType(
         "batch_invariant": "True to choose only implementations whose rows do not depend on one another, False for any",
         "passes": f"a pass pipeline as text, {DEFAULT_PASSES!r} by default",
         "validate": "True, or a directory for reproducers: compare what the program does before and behind each pass",
+        **FUSION_OPTIONS,
     }
 )
 
@@ -37,22 +40,42 @@ class CompileOptions:
     """The pass pipeline between import and export."""
     validate: str | None = None
     """Where validation writes what shows a fault; None without validation."""
+    fusion: FusionOptions | None = None
+    """Which fusions apply; None for none but those that `passes` asks for."""
     inductor: Mapping[str, object] = field(default_factory=lambda: {})
     """Configuration patches for Inductor, the `mode` included."""
 
-    @contextmanager
-    def apply_priorities(self) -> Generator[None]:
-        """A context manager that puts the priorities in force, and the restriction to batch-invariant kernels.
+    def pipeline(self, *, decompose: bool) -> str:
+        """The passes, with the fusions right behind `functionalize`.
+
+        Args:
+            decompose: the graph consists of the operators that Inductor takes.
 
         Raises:
-            ValueError: an op or a provider is not registered.
+            ValueError: there are fusions, and no pass in front of which they could come.
+        """
+        if self.fusion is None:
+            return self.passes
+        entries = [str(entry) for entry in expand(self.passes)]
+        places = [number for number, entry in enumerate(entries) if entry.partition("{")[0] == "functionalize"]
+        if not places:
+            raise ValueError(f"option fusions needs functionalize in the pass pipeline, which is {self.passes!r}")
+        entries.insert(places[-1] + 1, self.fusion.as_pass(decompose=decompose))
+        return ",".join(entries)
+
+    @contextmanager
+    def apply_priorities(self) -> Generator[None]:
+        """A context manager that puts the priorities in force, the restriction to batch-invariant kernels, and fusions.
+
+        Raises:
+            ValueError: an op or a provider is not registered, or two fusions have one name.
         """
         try:
             priorities = self.priorities.apply()
         except AttributeError as error:
             raise ValueError(f"option ir_op_priority: {error}") from error
         only = nullcontext() if self.batch_invariant is None else only_batch_invariant(self.batch_invariant)
-        with priorities, only:
+        with priorities, only, using_fusions(*(self.fusion.added if self.fusion else ())):
             yield
 
     def resolved(self) -> "CompileOptions":
@@ -90,6 +113,7 @@ def parse_options(mode: str | None, options: Mapping[str, object] | None) -> Com
         batch_invariant=_batch_invariant(own.get("batch_invariant")),
         passes=_passes(own.get("passes", DEFAULT_PASSES)),
         validate=_validate(own.get("validate", False)),
+        fusion=fusion_options({name: own[name] for name in FUSION_OPTIONS if name in own}),
         inductor=patches,
     )
 

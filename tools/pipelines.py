@@ -36,6 +36,13 @@ TORCH_PASSES: Mapping[str, PassFactory] = {
     "alias-outputs": _imported("vllm_ir.conversions.alias_outputs:AliasOutputsPass"),
     "specialize": _imported("vllm_ir.conversions.specialize:SpecializePass"),
     "functionalize": _imported("vllm_ir.conversions.functionalize:FunctionalizePass"),
+    "eliminate-no-ops": _imported("vllm_ir.conversions.eliminate_no_ops:EliminateNoOpsPass"),
+    "coalesce-splits": _imported("vllm_ir.conversions.coalesce_splits:CoalesceSplitsPass"),
+    "forward-scatters": _imported("vllm_ir.conversions.forward_scatters:ForwardScattersPass"),
+    "fuse": _imported("vllm_ir.conversions.fuse:FusePass"),
+    "sequence-parallel": _imported("vllm_ir.conversions.sequence_parallel:SequenceParallelPass"),
+    "check-shards": _imported("vllm_ir.conversions.sequence_parallel:CheckShardsPass"),
+    "async-tp": _imported("vllm_ir.conversions.async_tp:AsyncTpPass"),
     "lower": _imported("vllm_ir.conversions.lower:LowerPass"),
     "convert-to-stablehlo": _imported("vllm_ir.conversions.convert_to_stablehlo:ConvertToStablehloPass"),
     "narrow-updates": _imported("vllm_ir.conversions.narrow_updates:NarrowUpdatesPass"),
@@ -48,9 +55,13 @@ TORCH_PASSES: Mapping[str, PassFactory] = {
 MEMORY_PASS = "eliminate-clones"
 """The pass behind which a module is no longer about values alone."""
 
+GROUP_PASSES = ("sequence-parallel", "async-tp")
+"""Passes that ask the module what its process is in the groups of collectives."""
+
 _XDSL_PASSES: Mapping[str, PassFactory] = {
+    "apply-pdl": _imported("xdsl.transforms.apply_pdl:ApplyPDLPass"),
     "canonicalize": _imported("xdsl.transforms.canonicalize:CanonicalizePass"),
-    "cse": _imported("xdsl.transforms.common_subexpression_elimination:CommonSubexpressionElimination"),
+    "cse": _imported("vllm_ir.conversions.cse:CsePass"),
     "dce": _imported("xdsl.transforms.dead_code_elimination:DeadCodeElimination"),
 }
 
@@ -100,6 +111,11 @@ def expand(spec: str) -> list[ArgSpec]:
         else:
             passes.extend(expand(PIPELINES[entry.name]))
     return passes
+
+
+def needs_group_places(spec: str) -> bool:
+    """Whether a pipeline has a pass that asks for groups; errors as for `expand`."""
+    return any(entry.name in GROUP_PASSES for entry in expand(spec))
 
 
 def split_passes(spec: str) -> tuple[str, str]:

@@ -19,16 +19,26 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.ir import Attribute
 
 from vllm_ir.conversions.eliminate_clones import CLONES
+from vllm_ir.conversions.fuse import FUSED, UNFUSED
 from vllm_ir.conversions.lower import REJECTED, SELECTED
+from vllm_ir.dialects.torch.arguments import children
 from vllm_ir.frontends.fx.locations import user_location
 from vllm_ir.frontends.fx.opaque import written_on_copies
 from vllm_ir.frontends.fx.schemas import scattered_view, writes_parts
 from vllm_ir.frontends.fx.storages import argument_of, nodes_in
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, schema_of
 from vllm_ir.tools.debug_artifacts import keep_report
+from vllm_ir.tools.fusion_explanation import fused, unfused
 from vllm_ir.tools.logs import set_up_logging, show_progress
 
 _CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
+
+
+COLLECTIVES = ("sharded_sums", "unsharded_sums", "collective_bytes", "split_products", "unsplit_products")
+"""What passes on collectives note on a module, as `vllm_ir.<name>`."""
+
+NOTES = (FUSED, UNFUSED, SELECTED, REJECTED, CLONES, *(f"vllm_ir.{name}" for name in COLLECTIVES))
+"""Attributes of a module that passes leave for reports."""
 
 
 @dataclass
@@ -49,6 +59,12 @@ class CompileReport:
     """`{op: {node: provider}}`."""
     rejected_impls: dict[str, dict[str, list[tuple[str, str]]]] = field(default_factory=lambda: {})
     """`{op: {node: [(provider, reason)]}}`: providers that were asked before the selected one."""
+    fusions: dict[str, list[str]] = field(default_factory=lambda: {})
+    """`{fusion: [place]}`, where each was applied; a place is `file:line` of the last operation, or its name."""
+    unfused: dict[str, list[str]] = field(default_factory=lambda: {})
+    """`{fusion: [place: reason]}` of what came close, with the option `explain_fusions`."""
+    collectives: dict[str, list[str]] = field(default_factory=lambda: {})
+    """What `sequence-parallel` and `async-tp` did and left, by the name of their notes: `docs/sequence-parallel.md`."""
     clones_inserted: int = 0
     """Operands of calls in value form: each is by meaning a copy that the call writes."""
     clones_removed: int = 0
@@ -59,6 +75,12 @@ class CompileReport:
     """Operations of the graph at each stage: fx, import, every pass, export."""
     from_cache: bool = False
     """Whether Inductor has taken its part from its cache."""
+    cache_key: str = ""
+    """What Inductor's cache has the graph under, beside its own key; empty without Inductor."""
+    traced: int = 0
+    """How many implementations were traced; each is once for all operations with the same operands."""
+    traces_loaded: int = 0
+    """How many were read from the cache instead."""
     verdicts: list[str] = field(default_factory=lambda: [])
     """What validation found about each pass, a line each; empty without `validate`."""
     copies: list[tuple[str, str, str]] = field(default_factory=lambda: [])
@@ -138,8 +160,15 @@ def rejected_impls(module: ModuleOp) -> dict[str, dict[str, list[tuple[str, str]
 def record_decisions(report: CompileReport, module: ModuleOp) -> None:
     """Fill in what the passes have noted on the module.
 
-    That is which implementations were chosen and which passed over, and what became of calls in value form.
+    That is what was fused, which implementations were chosen and which passed over, and what became of calls in value
+    form.
     """
+    report.fusions, report.unfused = fused(module), unfused(module)
+    report.collectives = {
+        name: list(map(_text, children(note)))
+        for name in COLLECTIVES
+        if (note := module.attributes.get(f"vllm_ir.{name}")) is not None
+    }
     report.selected_impls, report.rejected_impls = selected_impls(module), rejected_impls(module)
     if isinstance(clones := module.attributes.get(CLONES), DictionaryAttr):
         counts = {name: int(count.value.data) for name, count in clones.data.items() if isinstance(count, IntegerAttr)}

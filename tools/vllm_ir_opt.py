@@ -72,7 +72,12 @@ class VllmIrOptMain(xDSLOptMain):
 
     def setup_pipeline(self) -> None:
         """Make the passes; `ValueError` if one does not exist or does not have an option that it is given."""
-        self.pipeline = PassPipeline(build_passes(self.command_line.passes), self._between)
+        passes = build_passes(self.command_line.passes)
+        if self.args.explain_fusions:
+            from vllm_ir.tools.fusion_explanation import explaining
+
+            passes = explaining(passes)
+        self.pipeline = PassPipeline(passes, self._between)
         self._validator = self._make_validator() if self.args.validate else None
         self._needs_effects = self.command_line.target in TORCH_TARGETS or any(
             relies_on_effects(entry.name) for entry in self.pipeline.passes
@@ -80,6 +85,9 @@ class VllmIrOptMain(xDSLOptMain):
 
     def run(self) -> None:
         """Process the input and write the result; raises what the input, the passes and the target raise."""
+        if self.args.check_fusions is not None:
+            self._check_fusions(self.args.check_fusions)
+            return
         try:
             for number, text in enumerate(self._texts()):
                 if number and self._binary:
@@ -110,6 +118,8 @@ class VllmIrOptMain(xDSLOptMain):
                     self._bisect(self.module)
                     return
                 self.pipeline.apply(self.ctx, self.module)
+                if self.args.explain_fusions:
+                    self._explain_fusions(self.module)
                 self._result.write(self._outcome(self.module))
         except ParseError as error:
             span = error.span
@@ -154,6 +164,18 @@ class VllmIrOptMain(xDSLOptMain):
         )
         self._result.write(f"{result}\n")
         self.failed = not result.is_right
+
+    def _explain_fusions(self, module: ModuleOp) -> None:
+        from vllm_ir.tools.fusion_explanation import explain_fusions
+
+        print(explain_fusions(module), file=sys.stderr)
+
+    def _check_fusions(self, names: Sequence[str]) -> None:
+        """Say of each fusion whether it is right; that one is not, is an error."""
+        from vllm_ir.tools.fusion_checks import check_fusions
+
+        checks = check_fusions(names, directory=self.args.reproducers, report=lambda check: print(check, flush=True))
+        self.failed = any(check.problem is not None for check in checks)
 
     def _make_validator(self) -> Validator:
         from vllm_ir.tools.validation.validator import Validator

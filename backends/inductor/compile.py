@@ -50,6 +50,7 @@ def compile_functional(
         # Inductor tells by the name what is an argument, whose memory it cannot free (`is_nonfreeable_buffers`).
         rename_node(node, f"arg{position}_1")
         node.target = node.name
+    _name_by_position(core.graph)
     core.graph.eliminate_dead_code()  # as AOTAutograd does; a pass of Inductor's would drop arguments with unused views
     prepare_for_inductor(core, decompositions(), fake_mode)
     patches = {"joint_graph_constant_folding": False} if loses_bits_of_constants(core.graph) else {}
@@ -58,3 +59,11 @@ def compile_functional(
     stated = stated_strides(core.graph)
     with inference_state(fake_mode), with_last_passes(last), patched(patches):
         return with_strides(compile_inference(core, inputs, static_inputs), stated)
+
+
+def _name_by_position(graph: fx.Graph) -> None:
+    """Name operations by what they are and where: Inductor's cache has the names in its key, the program's own too."""
+    for position, node in enumerate(graph.nodes):
+        if node.op == "call_function":
+            name = getattr(node.target, "__name__", "call").partition(".")[0]
+            rename_node(node, f"op{position}_{name}")

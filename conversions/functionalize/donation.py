@@ -7,9 +7,7 @@ from xdsl.ir import Operation, SSAValue
 from vllm_ir.conversions.analysis.regions import may_overlap
 from vllm_ir.conversions.errors import describe, fail, location_text
 from vllm_ir.conversions.functionalize.storage import Donation, Window
-from vllm_ir.dialects.torch.call import CallOp, index_array
-from vllm_ir.dialects.vllm_ir.function import FuncOp
-from vllm_ir.dialects.vllm_ir.high_level import donated_indices
+from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.memory import ViewOp
 
 
@@ -45,26 +43,3 @@ def alias_path(buffer: SSAValue) -> str:
             buffer = owner.operands[owner.returns.get_values()[index]]
         else:
             return " ".join(names) + ")" * (len(names) - 1)
-
-
-def drop_invalid_donations(function: FuncOp) -> None:
-    """Keep a donation only where the donated *value* has no later use.
-
-    A value may stand for other memory too (`x.copy_(y)` makes x's value y's), which nobody gave away.
-    """
-    position = {op: number for number, op in enumerate(function.block.ops)}
-    for op, number in position.items():
-        donated = donated_indices(op)
-        if not donated:
-            continue
-        kept = [
-            index
-            for index in donated
-            if all(
-                position[use.operation] <= number and (use.operation is not op or use.index == index)
-                for use in op.operands[index].uses
-            )
-        ]
-        op.properties.pop("donated")
-        if kept:
-            op.properties["donated"] = index_array(kept)

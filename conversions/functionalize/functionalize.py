@@ -17,9 +17,10 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
+from vllm_ir.conversions.donations import drop_invalid_donations
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.functionalize.calls import functionalize_call, is_layout_sensitive, relayout
-from vllm_ir.conversions.functionalize.donation import donate, drop_invalid_donations, refuse_donated
+from vllm_ir.conversions.functionalize.donation import donate, refuse_donated
 from vllm_ir.conversions.functionalize.partial import count_rewrites, leave_in_memory
 from vllm_ir.conversions.functionalize.pure import assemble_groups, make_pure, return_values
 from vllm_ir.conversions.functionalize.storage import Root, Storages, Window

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Operation, SSAValue
 
-from vllm_ir.conversions.functionalize.donation import drop_invalid_donations
+from vllm_ir.conversions.donations import drop_invalid_donations
 from vllm_ir.conversions.functionalize.storage import Root, Storages
 from vllm_ir.dialects.vllm_ir.function import DONATED, MUTATED, FuncOp, ReturnOp, root_of
 from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp, WriteOp

@@ -5,14 +5,21 @@ Importing this package registers the ops of the families below.
 
 from vllm_ir.frontends.ops import (
     activations,
+    apply_rotary,
     attention,
     collectives,
+    fused_activation_quant,
+    fused_attention_quant,
+    fused_mla,
+    fused_norm_quant,
+    fused_rope,
     kv_cache,
     migration,
     moe,
     norms,
     quantization,
     rope,
+    static_cache,
 )
 from vllm_ir.frontends.ops.adopt import adopt
 from vllm_ir.frontends.ops.config import IrOpPriorityConfig, KernelConfig
@@ -38,10 +45,16 @@ __all__ = [
     "SizeRanges",
     "activations",
     "adopt",
+    "apply_rotary",
     "attention",
     "collectives",
     "donates",
     "enable_torch_wrap",
+    "fused_activation_quant",
+    "fused_attention_quant",
+    "fused_mla",
+    "fused_norm_quant",
+    "fused_rope",
     "get_op",
     "kv_cache",
     "migration",
@@ -52,6 +65,7 @@ __all__ = [
     "register_op",
     "rope",
     "set_default_torch_wrap",
+    "static_cache",
     "statically_known",
     "unregister",
 ]

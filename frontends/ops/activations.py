@@ -1,4 +1,7 @@
-"""Gated activation functions."""
+"""Gated activation functions.
+
+The definitions are functions of the op's name, which errors state, so that fused ops are defined by them too.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +17,7 @@ def silu_and_mul(x: Tensor) -> Tensor:
     Raises:
         ValueError: `x` is not floating, or its last dimension is missing or odd.
     """
-    gate, up = _halves("silu_and_mul", x)
-    return F.silu(gate) * up
+    return silu_gated("silu_and_mul", x)
 
 
 @register_op(allow_inplace=True)
@@ -29,9 +31,51 @@ def gelu_and_mul(x: Tensor, approximate: str = "none") -> Tensor:
     Raises:
         ValueError: `x` is not floating, or its last dimension is missing or odd, or `approximate` is another string.
     """
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f"vllm_ir.gelu_and_mul: approximate must be 'none' or 'tanh', got {approximate!r}")
-    gate, up = _halves("gelu_and_mul", x)
+    return gelu_gated("gelu_and_mul", x, approximate)
+
+
+@register_op(activations=["gate", "up"], allow_inplace=True, reuses=["gate"], row_wise=True)
+def silu_mul(gate: Tensor, up: Tensor) -> Tensor:
+    """`silu(gate) * up`: `silu_and_mul` of two tensors, as two projections give them; in their dtype.
+
+    Args:
+        gate: any floating dtype and shape.
+        up: of the dtype and shape of `gate`.
+
+    Raises:
+        ValueError: `gate` is not floating, or `up` is of another dtype or shape.
+    """
+    _check_pair("silu_mul", gate, up)
+    return F.silu(gate) * up
+
+
+@register_op(activations=["gate", "up"], allow_inplace=True, reuses=["gate"], row_wise=True)
+def gelu_mul(gate: Tensor, up: Tensor, approximate: str = "none") -> Tensor:
+    """`gelu(gate) * up`: `gelu_and_mul` of two tensors, as two projections give them; in their dtype.
+
+    Args:
+        gate: any floating dtype and shape.
+        up: of the dtype and shape of `gate`.
+        approximate: as for `gelu_and_mul`.
+
+    Raises:
+        ValueError: `gate` is not floating, `up` is of another dtype or shape, or `approximate` is another string.
+    """
+    _check_approximate("gelu_mul", approximate)
+    _check_pair("gelu_mul", gate, up)
+    return F.gelu(gate, approximate=approximate) * up
+
+
+def silu_gated(op: str, x: Tensor) -> Tensor:
+    """The definition of `silu_and_mul`; errors name `op`."""
+    gate, up = _halves(op, x)
+    return F.silu(gate) * up
+
+
+def gelu_gated(op: str, x: Tensor, approximate: str) -> Tensor:
+    """The definition of `gelu_and_mul`; errors name `op`."""
+    _check_approximate(op, approximate)
+    gate, up = _halves(op, x)
     return F.gelu(gate, approximate=approximate) * up
 
 
@@ -42,6 +86,21 @@ def _halves(op: str, x: Tensor) -> tuple[Tensor, Tensor]:
         )
     half = x.shape[-1] // 2
     return x[..., :half], x[..., half:]
+
+
+def _check_approximate(op: str, approximate: str) -> None:
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f"vllm_ir.{op}: approximate must be 'none' or 'tanh', got {approximate!r}")
+
+
+def _check_pair(op: str, gate: Tensor, up: Tensor) -> None:
+    if not gate.is_floating_point():
+        raise ValueError(f"vllm_ir.{op}: gate must be floating, got {gate.dtype}")
+    if up.dtype != gate.dtype or up.shape != gate.shape:
+        raise ValueError(
+            f"vllm_ir.{op}: up must be {gate.dtype} of shape {list(gate.shape)}, like gate; "
+            f"got {up.dtype} of shape {list(up.shape)}"
+        )
 
 
 @silu_and_mul.register_input_generator
@@ -58,3 +117,21 @@ def generate_gelu_and_mul_inputs(
 ) -> tuple[object, ...]:
     """Random arguments of `gelu_and_mul`, whose result has `hidden_size` columns."""
     return torch.randn(num_tokens, 2 * hidden_size).to(dtype), approximate
+
+
+@silu_mul.register_input_generator
+def generate_silu_mul_inputs(
+    num_tokens: int = 32, hidden_size: int = 128, dtype: torch.dtype = torch.bfloat16
+) -> tuple[object, ...]:
+    """Random arguments of `silu_mul`, with `hidden_size` columns each."""
+    gate, up = (torch.randn(num_tokens, hidden_size).to(dtype) for _ in range(2))
+    return gate, up
+
+
+@gelu_mul.register_input_generator
+def generate_gelu_mul_inputs(
+    num_tokens: int = 32, hidden_size: int = 128, dtype: torch.dtype = torch.bfloat16, approximate: str = "none"
+) -> tuple[object, ...]:
+    """Random arguments of `gelu_mul`, with `hidden_size` columns each."""
+    gate, up = (torch.randn(num_tokens, hidden_size).to(dtype) for _ in range(2))
+    return gate, up, approximate

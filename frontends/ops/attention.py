@@ -1,6 +1,8 @@
 """Attention to keys and values in a paged cache.
 
 The arithmetic is float32 whatever the dtypes, float64 included, and only the result is rounded.
+
+The definition is a function of the op's name, which errors state, so that fused ops are defined by it too.
 """
 
 import torch
@@ -51,9 +53,36 @@ def paged_attention(
         ValueError: an argument's dtype or shape does not fit, or `sliding_window` or `soft_cap` is not positive.
         IndexError: there are not that many blocks in the cache.
     """
-    _check_query(query, key_cache, value_cache)
-    _check_places(block_table, seq_lens, query_start)
-    _check_options(sliding_window, soft_cap)
+    return attended(
+        "paged_attention",
+        query,
+        key_cache,
+        value_cache,
+        block_table,
+        seq_lens,
+        query_start,
+        scale,
+        sliding_window,
+        soft_cap,
+    )
+
+
+def attended(
+    op: str,
+    query: Tensor,
+    key_cache: Tensor,
+    value_cache: Tensor,
+    block_table: Tensor,
+    seq_lens: Tensor,
+    query_start: Tensor,
+    scale: float,
+    sliding_window: int | None,
+    soft_cap: float | None,
+) -> Tensor:
+    """The definition of `paged_attention`; errors name `op`."""
+    _check_query(op, query, key_cache, value_cache)
+    _check_places(op, block_table, seq_lens, query_start)
+    _check_options(op, sliding_window, soft_cap)
     tokens, heads, head_size = query.shape
     block_size, kv_heads = key_cache.shape[1:3]
     starts, ends, lengths = query_start[:-1].long(), query_start[1:].long(), seq_lens.long()
@@ -78,10 +107,10 @@ def paged_attention(
     scores = scores.view(kv_heads, tokens, heads // kv_heads, keys.shape[0]).masked_fill(hidden, -torch.inf)
     # A row of -inf alone has no softmax; its weights are 0.
     weights = scores.softmax(-1).masked_fill(hidden, 0.0)
-    attended = weights.flatten(1, 2) @ values.transpose(0, 1)
-    attended = attended.view(kv_heads, tokens, heads // kv_heads, head_size).transpose(0, 1)
-    attended = attended.to(query.dtype, copy=True, memory_format=torch.contiguous_format)
-    return attended.view(tokens, heads, head_size)
+    mixed = weights.flatten(1, 2) @ values.transpose(0, 1)
+    mixed = mixed.view(kv_heads, tokens, heads // kv_heads, head_size).transpose(0, 1)
+    mixed = mixed.to(query.dtype, copy=True, memory_format=torch.contiguous_format)
+    return mixed.view(tokens, heads, head_size)
 
 
 @paged_attention.register_input_generator
@@ -108,49 +137,49 @@ def generate_paged_attention_inputs(
     return (query, *caches, block_table, seq_lens, query_start, head_size**-0.5)
 
 
-def _check_query(query: Tensor, key_cache: Tensor, value_cache: Tensor) -> None:
+def _check_query(op: str, query: Tensor, key_cache: Tensor, value_cache: Tensor) -> None:
     if not query.is_floating_point() or query.dim() != 3:
         raise ValueError(
-            "vllm_ir.paged_attention: query must be floating of shape [tokens, heads, head_size], got "
+            f"vllm_ir.{op}: query must be floating of shape [tokens, heads, head_size], got "
             f"{query.dtype} of shape {list(query.shape)}"
         )
     for name, cache in (("key_cache", key_cache), ("value_cache", value_cache)):
         if not cache.is_floating_point() or cache.dim() != 4 or cache.shape[3] != query.shape[2]:
             raise ValueError(
-                f"vllm_ir.paged_attention: {name} must be floating of shape [blocks, block_size, kv_heads, "
+                f"vllm_ir.{op}: {name} must be floating of shape [blocks, block_size, kv_heads, "
                 f"{query.shape[2]}], with the head_size of query, got {cache.dtype} of shape {list(cache.shape)}"
             )
     if key_cache.shape != value_cache.shape:
         raise ValueError(
-            "vllm_ir.paged_attention: key_cache and value_cache must have one shape, got "
+            f"vllm_ir.{op}: key_cache and value_cache must have one shape, got "
             f"{list(key_cache.shape)} and {list(value_cache.shape)}"
         )
     if key_cache.shape[1] < 1 or key_cache.shape[2] < 1 or query.shape[1] % key_cache.shape[2]:
         raise ValueError(
-            "vllm_ir.paged_attention: the heads of query must be a multiple of kv_heads, and block_size positive, got "
+            f"vllm_ir.{op}: the heads of query must be a multiple of kv_heads, and block_size positive, got "
             f"{query.shape[1]} heads and a cache of shape {list(key_cache.shape)}"
         )
 
 
-def _check_places(block_table: Tensor, seq_lens: Tensor, query_start: Tensor) -> None:
+def _check_places(op: str, block_table: Tensor, seq_lens: Tensor, query_start: Tensor) -> None:
     given = (("block_table", block_table, 2), ("seq_lens", seq_lens, 1), ("query_start", query_start, 1))
     for name, numbers, rank in given:
         if numbers.dtype not in _INTEGERS or numbers.dim() != rank:
             raise ValueError(
-                f"vllm_ir.paged_attention: {name} must be int32 or int64 with {rank} dimension{'s' * (rank > 1)}, got "
+                f"vllm_ir.{op}: {name} must be int32 or int64 with {rank} dimension{'s' * (rank > 1)}, got "
                 f"{numbers.dtype} of shape {list(numbers.shape)}"
             )
     sequences = seq_lens.shape[0]
     if block_table.shape[0] != sequences or query_start.shape[0] != sequences + 1:
         raise ValueError(
-            f"vllm_ir.paged_attention: for the {sequences} sequences of seq_lens, block_table must have {sequences} "
+            f"vllm_ir.{op}: for the {sequences} sequences of seq_lens, block_table must have {sequences} "
             f"rows and query_start {sequences + 1} elements, got shapes {list(block_table.shape)} and "
             f"{list(query_start.shape)}"
         )
 
 
-def _check_options(sliding_window: int | None, soft_cap: float | None) -> None:
+def _check_options(op: str, sliding_window: int | None, soft_cap: float | None) -> None:
     if sliding_window is not None and sliding_window < 1:
-        raise ValueError(f"vllm_ir.paged_attention: sliding_window must be positive, got {sliding_window}")
+        raise ValueError(f"vllm_ir.{op}: sliding_window must be positive, got {sliding_window}")
     if soft_cap is not None and not soft_cap > 0:
-        raise ValueError(f"vllm_ir.paged_attention: soft_cap must be positive, got {soft_cap}")
+        raise ValueError(f"vllm_ir.{op}: soft_cap must be positive, got {soft_cap}")

@@ -78,8 +78,12 @@ def all_gather(x: Tensor, dim: int, world_size: int, group_name: str) -> Tensor:
         ValueError: `x` has no such dimension, or `world_size` is not positive.
     """
     dim = _dimension("all_gather", x, dim, world_size)
-    pieces = _waited(_functional.all_gather_into_tensor(x.unsqueeze(0).contiguous(), world_size, group_name))
-    return pieces.movedim(0, dim).flatten(dim, dim + 1).contiguous()
+    # Nothing is computed, and gloo knows no 8-bit floats: their bytes are sent.
+    as_bytes = x.is_floating_point() and x.itemsize == 1
+    sent = (x.view(torch.uint8) if as_bytes else x).unsqueeze(0).contiguous()
+    pieces = _waited(_functional.all_gather_into_tensor(sent, world_size, group_name))
+    whole = pieces.movedim(0, dim).flatten(dim, dim + 1).contiguous()
+    return whole.view(x.dtype) if as_bytes else whole
 
 
 @all_reduce.register_input_generator

@@ -11,13 +11,22 @@ from __future__ import annotations
 import itertools
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
 
-from vllm_ir.frontends.ops.priority import wants_batch_invariance
-from vllm_ir.frontends.ops.torch_internals import is_watched, same_kind_of_tensors
+from vllm_ir.frontends.ops.eager import beside_written, results_of, run_donating, run_functional
+from vllm_ir.frontends.ops.memory import fresh
+from vllm_ir.frontends.ops.priority import settings
+from vllm_ir.frontends.ops.torch_internals import (
+    increment_versions,
+    is_grad_enabled,
+    is_watched,
+    is_watched_beside_keys,
+    same_kind_of_tensors,
+)
+from vllm_ir.frontends.ops.torch_library import unpacked
 
 if TYPE_CHECKING:
     from vllm_ir.frontends.ops.impl import IrOpImpl
@@ -25,7 +34,6 @@ if TYPE_CHECKING:
 
 _PLAIN_TENSORS = frozenset((Tensor, torch.nn.Parameter))
 _PLAIN_VALUES = frozenset((int, float, bool, str, type(None), torch.dtype))
-_ADDRESS = Tensor.data_ptr
 _LIMIT = 16
 """So many routes are kept for each op: those that were used last."""
 
@@ -47,112 +55,163 @@ def are_plain(args: Sequence[object]) -> bool:
 
 
 class Route:
-    """Where calls with one kind of arguments go.
-
-    Attributes:
-        impl: the implementation.
-        tensors: gives the tensors among the arguments of a call.
-    """
+    """Where calls with one kind of arguments go. Arguments are those by position, as they are given."""
 
     __slots__ = (
-        "_apart",
-        "_count",
-        "_others",
-        "_same_tensors",
-        "_settings",
-        "_sizes",
-        "_values",
-        "_written",
-        "impl",
+        "_extents",
+        "_given_back",
+        "_impl",
+        "_only_result",
+        "_positions",
+        "_run",
+        "_single",
+        "_versioned",
+        "count",
+        "others",
+        "recording",
+        "same_tensors",
+        "settings",
         "tensors",
+        "values",
     )
 
-    def __init__(self, impl: IrOpImpl, args: Sequence[object], settings: object) -> None:
-        """For plain arguments of a call, as they were given: those at the end that have defaults may be missing."""
+    def __init__(self, impl: IrOpImpl, args: tuple[object, ...], settings: object, recording: bool) -> None:
+        """For plain arguments of a call; those at the end that have defaults may be missing."""
         positions = [position for position, arg in enumerate(args) if isinstance(arg, Tensor)]
-        self.impl = impl
-        self.tensors = cast("Callable[[Sequence[object]], tuple[Tensor, ...]]", _getter(positions))
-        self._others = _getter([position for position in range(len(args)) if position not in positions])
+        self._impl = impl
+        self._positions = positions
+        self._run = cast("Callable[..., Tensor | tuple[Tensor, ...]]", impl.impl_fn)  # which is not taken for granted
+        self.tensors = cast("Callable[[tuple[object, ...]], tuple[Tensor, ...]]", _getter(positions))
+        self.others = _getter([position for position in range(len(args)) if position not in positions])
         tensors = self.tensors(args)
-        self._count = len(args)
-        self._settings = settings
-        self._same_tensors = same_kind_of_tensors(tensors)
-        self._values = self._others(args)
-        self._sizes = [tensor.nbytes for tensor in tensors]
-        written = [positions.index(index) for index in impl.written_indices if index in positions]
-        self._written = cast("Callable[[Sequence[Tensor]], tuple[Tensor, ...]]", _getter(written))
+        self.count = len(args)
+        self.settings = settings
+        self.recording = recording
+        self.same_tensors = same_kind_of_tensors(tensors)
+        self.values = self.others(args)
+        written = [position for position in impl.written_indices if position in positions]
+        self._plan_results(written)
         dense = all(tensor.is_contiguous() for tensor in tensors)
-        pairs = itertools.combinations(range(len(tensors)), 2)
-        self._apart = [pair for pair in pairs if not set(pair).isdisjoint(written)] if dense else None
+        sizes = (tensor.nbytes for tensor in tensors)
+        self._extents = [*zip(positions, sizes, strict=True)] if dense and written else None
+        versioned = [position for position in written if recording and not cast(Tensor, args[position]).is_inference()]
+        self._versioned = cast("Callable[[tuple[object, ...]], tuple[Tensor, ...]]", _getter(versioned))
 
-    def serves(self, args: Sequence[object], settings: object) -> bool:
-        """Whether arguments are of the same kind, and the settings the same."""
-        return (
-            len(args) == self._count
-            and self._same_tensors(*self.tensors(args))
-            and self._others(args) == self._values
-            and settings == self._settings
-        )
+    def _plan_results(self, written: Sequence[int]) -> None:
+        """Where the results are among the arguments if they are written ones, in their order."""
+        count = self._impl.op.result_count
+        self._single = count == 1
+        self._only_result = written[0] if self._single and written else None
+        self._given_back = [*enumerate(written[:count])] if 1 < count <= len(written) else []
 
-    def lie_apart(self, tensors: Sequence[Tensor]) -> bool:
-        """Whether tensors of this kind are dense, and those that are written have no byte in common with others."""
-        if self._apart is None:
+    def call(self, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:  # Any: each op has its own arguments
+        """`run_functional` for arguments of this kind."""
+        impl = self._impl
+        if impl.written:
+            return unpacked(run_functional(impl, impl.op.complete(args)))
+        result = self._run(*args)
+        if self._single and isinstance(result, Tensor):
+            storage = result.untyped_storage()
+            for position in self._positions:
+                # As long as its Python wrapper lives, a storage has no other one.
+                if args[position].untyped_storage() is storage:
+                    return result.clone()
+            return result
+        return unpacked(fresh(results_of(impl, result), self.tensors(args)))
+
+    def donate(self, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:  # Any: as above
+        """`run_donating` for arguments of this kind."""
+        # All in one function: the parts cost little more than their calls would.
+        if self._extents is None:
+            return self._donate_with_care(args)
+        end = 0
+        for position, size in self._extents:
+            start = args[position].data_ptr()
+            if start < end:
+                if self._lie_apart(args, self._extents):
+                    break
+                return self._donate_with_care(args)
+            end = start + size
+        if self.recording:
+            increment_versions(self._versioned(args))  # as in `run_donating`
+        results = self._run(*args)
+        if type(results) is tuple and len(results) == len(self._given_back):
+            for place, position in self._given_back:
+                if results[place] is not args[position]:
+                    break
+            else:
+                return results
+        elif self._only_result is not None and results is args[self._only_result]:
+            return results
+        impl = self._impl
+        return unpacked(beside_written(impl, results_of(impl, results), impl.op.complete(args)))
+
+    def _donate_with_care(self, args: tuple[Any, ...]) -> Tensor | tuple[Tensor, ...]:
+        impl = self._impl
+        return unpacked(run_donating(impl, impl.op.complete(args))) if impl.written else self.call(args)
+
+    def _lie_apart(self, args: tuple[Any, ...], extents: Sequence[tuple[int, int]]) -> bool:
+        """Whether dense tensors have no byte in common, whatever their order."""
+        starts = sorted((args[position].data_ptr(), size, position) for position, size in extents)
+        if any(start + size > following for (start, size, _), (following, _, _) in itertools.pairwise(starts)):
             return False
-        sizes = self._sizes
-        starts = list(map(_ADDRESS, tensors))
-        for one, other in self._apart:
-            if starts[one] < starts[other] + sizes[other] and starts[other] < starts[one] + sizes[one]:
-                return False
+        # The next call's tensors often lie in the same order.
+        self._extents = [(position, size) for _, size, position in starts]
         return True
-
-    def gives_written(self, results: object, tensors: Sequence[Tensor]) -> bool:
-        """Whether results, as many as the op has, are written arguments themselves, in their order."""
-        if type(results) is not tuple or len(cast("tuple[object, ...]", results)) != self.impl.op.result_count:
-            return False
-        written = self._written(tensors)
-        same = map(operator.is_, cast("tuple[object, ...]", results), written)
-        return len(written) >= self.impl.op.result_count and all(same)
 
 
 class Routes:
-    """The routes of one op, the one that was used last in front."""
+    """The routes of one op, those that were used last in front."""
 
     def __init__(self, op: IrOp) -> None:
         """Start without any."""
         self._op = op
-        self._routes: tuple[Route, ...] = ()
+        self._routes: list[Route] = []
 
-    def of(self, args: Sequence[object]) -> Route | None:
+    def of(self, args: tuple[object, ...]) -> Route | None:
         """The route of a call; None if it has to go through torch's dispatcher.
 
         The arguments are those by position; errors are those of `IrOp.complete` and `IrOp.select`.
         """
-        if is_watched():
+        if is_watched_beside_keys():
             return None
-        settings = (self._op.named_priority(), wants_batch_invariance(), torch.is_grad_enabled())
+        # The priorities of another registry change without notice.
+        chosen_by = settings() if self._op.foreign is None else (settings(), self._op.named_priority())
+        recording = is_grad_enabled()
         routes = self._routes
         for route in routes:
-            if route.serves(args, settings):
-                if route is not routes[0]:
-                    self._routes = (route, *(other for other in routes if other is not route))
+            if (
+                len(args) == route.count
+                and recording is route.recording
+                and chosen_by == route.settings
+                and route.same_tensors(*route.tensors(args))
+                and route.others(args) == route.values
+            ):
+                # Not the second one: two that take turns would change places in every call.
+                if route is not routes[0] and route is not routes[1]:
+                    routes[:] = [route, *(other for other in routes if other is not route)]
                 return route
-        return self._new(args, settings)
+        return self._new(routes, args, chosen_by, recording)
 
-    def _new(self, args: Sequence[object], settings: object) -> Route | None:
+    def _new(self, routes: list[Route], args: tuple[object, ...], chosen_by: object, recording: bool) -> Route | None:
+        if is_watched():
+            return None
         complete = self._op.complete(args)
         if not are_plain(complete):
             return None
-        route = Route(self._op.select(complete)[0], args, settings)
-        self._routes = (route, *self._routes[: _LIMIT - 1])
+        route = Route(self._op.select(complete)[0], args, chosen_by, recording)
+        routes[:] = [route, *routes[: _LIMIT - 1]]
         return route
 
     def clear(self) -> None:
-        """Forget all, because an implementation was added or removed."""
-        self._routes = ()
+        """Forget all, because an implementation or the default priority has changed; call it after the change."""
+        # A new list: what other threads are finding out meanwhile goes into the old one.
+        self._routes = []
 
 
-def _getter(positions: Sequence[int]) -> Callable[[Sequence[object]], tuple[object, ...]]:
+def _getter(positions: Sequence[int]) -> Callable[[tuple[object, ...]], tuple[object, ...]]:
     """Gives the arguments at these positions, as a tuple."""
     if len(positions) > 1:
         return operator.itemgetter(*positions)
-    return (lambda args: (args[positions[0]],)) if positions else lambda _args: ()
+    first = positions[0] if positions else 0
+    return operator.itemgetter(slice(first, first + len(positions)))

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from vllm_ir.frontends.ops.memory import copied, fresh, lie_apart, separated, tensors_in, without_overlap
-from vllm_ir.frontends.ops.torch_internals import storage_id
-from vllm_ir.frontends.ops.torch_library import as_results, unpacked
+from vllm_ir.frontends.ops.torch_library import as_results
 
 if TYPE_CHECKING:
-    from vllm_ir.frontends.ops.direct import Route
     from vllm_ir.frontends.ops.impl import IrOpImpl
 
 
@@ -23,7 +21,7 @@ def run_functional(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]
     Only the activations that the implementation writes are copied.
     """
     operands = copied(args, impl.written_indices) if impl.inplace else list(args)
-    return fresh(_results(impl, impl.impl_fn(*operands)), tensors_in(args))
+    return fresh(results_of(impl, impl.impl_fn(*operands)), tensors_in(args))
 
 
 def run_donating(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
@@ -41,40 +39,11 @@ def run_donating(impl: IrOpImpl, args: Sequence[object]) -> tuple[Tensor, ...]:
         # A kernel may write without telling autograd, which has to notice that what it saved is gone.
         given = [operands[index] for index in written]
         torch.autograd.graph.increment_version([t for t in given if isinstance(t, Tensor) and not t.is_inference()])
-    results = _results(impl, impl.impl_fn(*operands))
-    return _beside_written(impl, results, args) if apart else _without_unwritten(impl, results, args)
+    results = results_of(impl, impl.impl_fn(*operands))
+    return beside_written(impl, results, args) if apart else _without_unwritten(impl, results, args)
 
 
-def call_functional(route: Route, args: Sequence[object]) -> Tensor | tuple[Tensor, ...]:
-    """`run_functional` on a route, for arguments by position."""
-    impl = route.impl
-    if impl.written:
-        return unpacked(run_functional(impl, impl.op.complete(args)))
-    result, tensors = impl.impl_fn(*args), route.tensors(args)
-    if impl.op.result_count == 1 and isinstance(result, Tensor):
-        own = storage_id(result)
-        for tensor in tensors:
-            if storage_id(tensor) == own:
-                return result.clone()
-        return result
-    return unpacked(fresh(_results(impl, result), tensors))
-
-
-def call_donating(route: Route, args: Sequence[object]) -> Tensor | tuple[Tensor, ...]:
-    """`run_donating` on a route, for arguments by position."""
-    impl, tensors = route.impl, route.tensors(args)
-    if not impl.written:
-        return call_functional(route, args)
-    if torch.is_grad_enabled() or not route.lie_apart(tensors):
-        return unpacked(run_donating(impl, impl.op.complete(args)))
-    results = impl.impl_fn(*args)
-    if route.gives_written(results, tensors):
-        return cast("tuple[Tensor, ...]", results)
-    complete = impl.op.complete(args)
-    return unpacked(_beside_written(impl, _results(impl, results), complete))
-
-
-def _beside_written(impl: IrOpImpl, results: tuple[Tensor, ...], args: Sequence[object]) -> tuple[Tensor, ...]:
+def beside_written(impl: IrOpImpl, results: tuple[Tensor, ...], args: Sequence[object]) -> tuple[Tensor, ...]:
     """The results, none with memory in common with another one or an argument that is not written."""
     written = impl.written_indices
     if _are_different(results, [args[position] for position in written]):
@@ -105,7 +74,7 @@ def run_traced(impl: IrOpImpl, args: Sequence[Any]) -> tuple[Any, ...]:  # Any: 
     return tuple(result.clone() if any(result is arg for arg in args) else result for result in several)
 
 
-def _results(impl: IrOpImpl, value: object) -> tuple[Tensor, ...]:
+def results_of(impl: IrOpImpl, value: object) -> tuple[Tensor, ...]:
     """What an implementation gave back, as a tuple; TypeError if it is not what the op gives."""
     if isinstance(value, Tensor) and impl.op.result_count == 1:
         return (value,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from traceback import StackSummary
@@ -93,6 +93,10 @@ class IrOpImpl:
         """
         facts = (self.op.name, self.provider, self.op.schema_text, self.written, self.supported, self.batch_invariant)
         return source_hash([*facts, self.impl_fn, self.predicate, *self.sources])
+
+    def sources_in_use(self, names: Iterable[str]) -> Iterable[object]:
+        """What code depends on that calls the implementation: its function, wherever that stands."""
+        return (self.op.name, self.provider, self.impl_fn)
 
     def func_impl_fn(self, *args: Any, **kwargs: Any) -> Any:  # Any: as above
         """The implementation without effects: on copies of what it writes, with results in memory of their own."""

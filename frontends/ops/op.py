@@ -6,19 +6,20 @@ does not read the activations afterwards, so that an implementation may overwrit
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from vllm_ir.frontends.ops import priority as priorities
 from vllm_ir.frontends.ops import signature
 from vllm_ir.frontends.ops.arguments import Arguments
 from vllm_ir.frontends.ops.direct import Routes
-from vllm_ir.frontends.ops.eager import call_functional, run_donating, run_functional, run_traced
+from vllm_ir.frontends.ops.eager import run_donating, run_functional, run_traced
 from vllm_ir.frontends.ops.foreign import find_foreign
 from vllm_ir.frontends.ops.impl import NATIVE, RESERVED_PROVIDERS, IrOpImpl
 from vllm_ir.frontends.ops.inputs import InputGenerator
@@ -52,6 +53,7 @@ class IrOp:
         torch_op: `torch.ops.vllm_ir.<name>.default`.
         maybe_inplace: the overload that may overwrite activations, or None where the op has no such overload.
         foreign: the op of another registry that shares the torch operator, if there is one.
+        row_wise: whether rows of the activations can be computed apart from one another.
     """
 
     registry: ClassVar[dict[str, "IrOp"]] = {}
@@ -65,6 +67,7 @@ class IrOp:
         allow_inplace: bool = False,
         reuses: Sequence[str | None] | None = None,
         batch_invariant: bool = False,
+        row_wise: bool = False,
     ) -> None:
         """Define the op in torch; use `register_op`, which also makes it known by name.
 
@@ -79,6 +82,8 @@ class IrOp:
             reuses: for each result the activation whose memory it may take, or None. None: one to one, in order.
             batch_invariant: whether each row's bits of the native definition depend neither on the other rows nor on
                 their number.
+            row_wise: whether each row, along the last dimension, of each result is computed from that row of the
+                activations, and from what the other arguments have for all rows.
 
         Raises:
             RegistrationError: the function's signature cannot be an op's, or an option does not fit it.
@@ -98,10 +103,10 @@ class IrOp:
         self.activation_indices = tuple(self.parameters.index(activation) for activation in self.activations)
         self.reuses = signature.reuses_of(self.schema, name, self.activations, reuses)
         self.allow_inplace = allow_inplace
-        if allow_inplace and not self.activations:
-            raise RegistrationError(
-                f"vllm_ir.{name}: allow_inplace needs activations; name them with activations=[...]"
-            )
+        self.row_wise = row_wise
+        for option, given in ("allow_inplace", allow_inplace), ("row_wise", row_wise):
+            if given and not self.activations:
+                raise RegistrationError(f"vllm_ir.{name}: {option} needs activations; name them with activations=[...]")
         self.routes = Routes(self)
         self.inputs = InputGenerator(name)
         self._default_priority: Priority | None = None
@@ -124,13 +129,14 @@ class IrOp:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # Any: each op has its own signature, known only at run time
         """Compute the op; tracers record the call as one node. Arguments and results are the native definition's."""
-        if not torch_wrap_enabled():
-            return unpacked(run_traced(self.choose(*args, **kwargs), self.bound(args, kwargs)))
-        if torch.compiler.is_compiling():
+        if not is_dynamo_compiling():
+            given = tuple(self.bound(args, kwargs)) if kwargs else args
+            route = self.routes.of(given)
+            if route is not None:
+                return route.call(given)
+        if torch_wrap_enabled():
             return self.torch_op(*args, **kwargs)
-        given = self.bound(args, kwargs) if kwargs else args
-        route = self.routes.of(given)
-        return self.torch_op(*args, **kwargs) if route is None else call_functional(route, given)
+        return unpacked(run_traced(self.choose(*args, **kwargs), self.bound(args, kwargs)))
 
     def __repr__(self) -> str:
         return f"IrOp({self.name!r})"
@@ -146,6 +152,10 @@ class IrOp:
         return f"{self!r}: {text}" if text else repr(self)
 
     # --- implementations -------------------------------------------------------------------------------------------
+
+    def sources_in_use(self, names: Iterable[str]) -> Iterable[object]:
+        """What code depends on that calls the op: its schema and its meaning. See `sources.py`."""
+        return (self.schema_text, self.native)
 
     @property
     def impls(self) -> dict[str, IrOpImpl]:
@@ -248,10 +258,12 @@ class IrOp:
         checked = self.check_priority(providers)
         self._warn_of_fallback(checked)
         self._default_priority = checked
+        self.routes.clear()
 
     def clear_default(self) -> None:
         """Undo `set_default`."""
         self._default_priority = None
+        self.routes.clear()
 
     def named_priority(self) -> Priority:
         """The priority list in force as it was given, with what is not supported; empty where none was given."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
+from torch.compiler import is_dynamo_compiling
 
-from vllm_ir.frontends.ops.eager import call_donating
 from vllm_ir.frontends.ops.torch_library import TorchOp
 from vllm_ir.frontends.ops.torch_wrap import torch_wrap_enabled
 
@@ -28,17 +27,18 @@ class IrOpInplaceOverload:
         self.op = op
         self.name = f"{op.name}.maybe_inplace"
         self.torch_op = torch_op
+        self._routes = op.routes
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:  # Any: each op has its own signature, known only at run time
         """Compute the op, perhaps over the activations; tracers record the call as one node."""
-        op = self.op
-        if not torch_wrap_enabled():
-            return op.choose(*args, **kwargs).impl_fn(*op.bound(args, kwargs))
-        if torch.compiler.is_compiling():
+        if not is_dynamo_compiling():
+            given = tuple(self.op.bound(args, kwargs)) if kwargs else args
+            route = self._routes.of(given)
+            if route is not None:
+                return route.donate(given)
+        if torch_wrap_enabled():
             return self.torch_op(*args, **kwargs)
-        given = op.bound(args, kwargs) if kwargs else args
-        route = op.routes.of(given)
-        return self.torch_op(*args, **kwargs) if route is None else call_donating(route, given)
+        return self.op.choose(*args, **kwargs).impl_fn(*self.op.bound(args, kwargs))
 
     def __deepcopy__(self, memo: object) -> IrOpInplaceOverload:
         return self  # copies of models call the same op

@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
+from typing import NamedTuple
 
 from vllm_ir.frontends.ops.impl import NATIVE, IrOpImpl
 from vllm_ir.frontends.ops.size_ranges import Priority, SizeRanges
@@ -26,10 +27,21 @@ from vllm_ir.frontends.platforms import detect
 VARIABLE = "VLLM_IR_OP_PRIORITY"
 """The environment variable: `op=provider,provider;op=provider`."""
 
-_EMPTY: Mapping[str, Priority] = MappingProxyType({})
-_OVERRIDES: ContextVar[Mapping[str, Priority]] = ContextVar("vllm_ir_op_priority", default=_EMPTY)
-_INDUCTOR: ContextVar[bool] = ContextVar("vllm_ir_using_inductor", default=False)
-_BATCH_INVARIANT: ContextVar[bool | None] = ContextVar("vllm_ir_batch_invariant", default=None)
+
+class Settings(NamedTuple):
+    """What the `with` blocks of a context have set; equal settings choose alike, as long as registrations stay."""
+
+    overrides: Mapping[str, Priority] = MappingProxyType({})
+    using_inductor: bool = False
+    batch_invariant: bool | None = None
+    """None: as the environment says."""
+
+
+_NONE_SET = Settings()
+# One variable for all, because every call of an op asks for it.
+_SETTINGS: ContextVar[Settings] = ContextVar("vllm_ir_settings", default=_NONE_SET)
+settings = _SETTINGS.get
+"""The settings of this context."""
 BATCH_VARIABLE = "VLLM_BATCH_INVARIANT"
 """The environment variable that asks for `only_batch_invariant` in the whole process, by 1."""
 _logger = logging.getLogger("vllm_ir.ops")
@@ -37,42 +49,45 @@ _logger = logging.getLogger("vllm_ir.ops")
 
 def overridden(op_name: str) -> Priority | None:
     """The priority list that an enclosing `with` block of this context gives to an op, if one does."""
-    return _OVERRIDES.get().get(op_name)
+    return settings().overrides.get(op_name)
 
 
 @contextmanager
 def override(priorities: Mapping[str, Priority]) -> Generator[None]:
     """Put priority lists, already checked, in force inside a `with` block; ops that are not named keep theirs."""
-    token = _OVERRIDES.set(MappingProxyType({**_OVERRIDES.get(), **priorities}))
+    before = settings().overrides
+    _SETTINGS.set(settings()._replace(overrides=MappingProxyType({**before, **priorities})))
     try:
         yield
     finally:
-        _OVERRIDES.reset(token)
+        _SETTINGS.set(settings()._replace(overrides=before))
 
 
 @contextmanager
 def using_inductor(used: bool) -> Generator[None]:
     """Inside the `with` block, ops are lowered into graphs that Inductor compiles, or not."""
-    token = _INDUCTOR.set(used)
+    before = settings().using_inductor
+    _SETTINGS.set(settings()._replace(using_inductor=used))
     try:
         yield
     finally:
-        _INDUCTOR.reset(token)
+        _SETTINGS.set(settings()._replace(using_inductor=before))
 
 
 @contextmanager
 def only_batch_invariant(only: bool = True) -> Generator[None]:
     """Inside the `with` block, only implementations that are declared batch-invariant are chosen, or any."""
-    token = _BATCH_INVARIANT.set(only)
+    before = settings().batch_invariant
+    _SETTINGS.set(settings()._replace(batch_invariant=only))
     try:
         yield
     finally:
-        _BATCH_INVARIANT.reset(token)
+        _SETTINGS.set(settings()._replace(batch_invariant=before))
 
 
 def wants_batch_invariance() -> bool:
     """Whether only batch-invariant implementations may be chosen now."""
-    here = _BATCH_INVARIANT.get()
+    here = settings().batch_invariant
     return _environment_wants_batch_invariance() if here is None else here
 
 
@@ -83,7 +98,7 @@ def _environment_wants_batch_invariance() -> bool:
 
 def of_platform(op_name: str, impls: Mapping[str, IrOpImpl]) -> tuple[str, ...]:
     """The platform's order for an op, of the providers that there are; empty where only the native definition is."""
-    named = detect().get_default_ir_op_priority(op_name, using_inductor=_INDUCTOR.get())
+    named = detect().get_default_ir_op_priority(op_name, using_inductor=settings().using_inductor)
     known = tuple(name for name in named if name in impls)
     return () if known == (NATIVE,) else known
 

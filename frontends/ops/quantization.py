@@ -8,6 +8,8 @@ magnitudes is exact in any order, so that implementations can be held to these d
 What is not a number stays so in a float8; among integers, which have no such value, it becomes 0, as in the saturating
 conversions of processors. A magnitude that is not a number or infinite is the maximum of its row or group, and decides
 about all of it.
+
+The definitions are functions of the op's name, which errors state, so that fused ops are defined by them too.
 """
 
 import torch
@@ -22,7 +24,7 @@ FP8_SMALLEST_SCALE = 1.0 / (FP8_MAX * 512.0)
 INT8_MIN, INT8_MAX = -128.0, 127.0
 
 
-@register_op(batch_invariant=True)
+@register_op(batch_invariant=True, row_wise=True)
 def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`x / scale` as float8_e4m3fn, with one scale for all of `x`.
 
@@ -33,12 +35,10 @@ def static_scaled_fp8_quant(x: Tensor, scale: Tensor) -> Tensor:
     Raises:
         ValueError: an argument's dtype or shape does not fit.
     """
-    _check_floating("static_scaled_fp8_quant", x)
-    _check_one_number("static_scaled_fp8_quant", "scale", scale)
-    return _as_fp8(x.float(), scale.reshape(()))
+    return static_fp8("static_scaled_fp8_quant", x, scale)
 
 
-@register_op(batch_invariant=True)
+@register_op(batch_invariant=True, row_wise=True)
 def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Each row as float8_e4m3fn, with a scale that spreads it over the range of the dtype.
 
@@ -55,17 +55,10 @@ def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None
     Raises:
         ValueError: an argument's dtype or shape does not fit.
     """
-    _check_rows("dynamic_per_token_scaled_fp8_quant", x)
-    values = x.float()
-    most = values.abs().amax(-1, keepdim=True)
-    if scale_ub is not None:
-        _check_one_number("dynamic_per_token_scaled_fp8_quant", "scale_ub", scale_ub)
-        most = torch.minimum(most, scale_ub.reshape(()))
-    scales = (most / FP8_MAX).clamp(min=FP8_SMALLEST_SCALE)
-    return _as_fp8(values, scales), scales
+    return per_token_fp8("dynamic_per_token_scaled_fp8_quant", x, scale_ub)
 
 
-@register_op(batch_invariant=True)
+@register_op(batch_invariant=True, row_wise=True)
 def per_token_group_fp8_quant(
     x: Tensor, group_size: int, use_ue8m0: bool = False, epsilon: float = 1e-10
 ) -> tuple[Tensor, Tensor]:
@@ -85,26 +78,20 @@ def per_token_group_fp8_quant(
     Raises:
         ValueError: the dtype or shape of `x` does not fit, or `group_size` or `epsilon` is not positive.
     """
-    groups = _groups("per_token_group_fp8_quant", x, group_size, epsilon)
-    scales = groups.abs().amax(-1, keepdim=True).clamp(min=epsilon) / FP8_MAX
-    if use_ue8m0:
-        scales = _rounded_up_to_power(scales)
-    return _as_fp8(groups, scales).flatten(-2), scales.squeeze(-1)
+    return per_group_fp8("per_token_group_fp8_quant", x, group_size, use_ue8m0, epsilon)
 
 
-@register_op(batch_invariant=True)
+@register_op(batch_invariant=True, row_wise=True)
 def static_scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
     """`x / scale` as int8, with one scale for all of `x`; arguments and errors are those of `static_scaled_fp8_quant`.
 
     Raises:
         ValueError: an argument's dtype or shape does not fit.
     """
-    _check_floating("static_scaled_int8_quant", x)
-    _check_one_number("static_scaled_int8_quant", "scale", scale)
-    return _as_int8(x.float(), scale.reshape(()))
+    return static_int8("static_scaled_int8_quant", x, scale)
 
 
-@register_op(batch_invariant=True)
+@register_op(batch_invariant=True, row_wise=True)
 def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     """Each row as int8, with its greatest magnitude divided by 127 as scale: 0 for a row of zeros, which stay zeros.
 
@@ -117,13 +104,10 @@ def dynamic_per_token_scaled_int8_quant(x: Tensor) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: the dtype or shape of `x` does not fit.
     """
-    _check_rows("dynamic_per_token_scaled_int8_quant", x)
-    values = x.float()
-    scales = values.abs().amax(-1, keepdim=True) / INT8_MAX
-    return _as_int8(values, scales), scales
+    return per_token_int8("dynamic_per_token_scaled_int8_quant", x)
 
 
-@register_op(batch_invariant=True)
+@register_op(batch_invariant=True, row_wise=True)
 def per_token_group_int8_quant(x: Tensor, group_size: int, epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
     """Each group of neighbours in a row as int8, with a scale of its own.
 
@@ -133,7 +117,59 @@ def per_token_group_int8_quant(x: Tensor, group_size: int, epsilon: float = 1e-1
     Raises:
         ValueError: the dtype or shape of `x` does not fit, or `group_size` or `epsilon` is not positive.
     """
-    groups = _groups("per_token_group_int8_quant", x, group_size, epsilon)
+    return per_group_int8("per_token_group_int8_quant", x, group_size, epsilon)
+
+
+def static_fp8(op: str, x: Tensor, scale: Tensor, scale_name: str = "scale") -> Tensor:
+    """The definition of `static_scaled_fp8_quant`; errors name `op`, and the scale as its parameter is called."""
+    _check_floating(op, x)
+    _check_one_number(op, scale_name, scale)
+    return _as_fp8(x.float(), scale.reshape(()))
+
+
+def per_token_fp8(op: str, x: Tensor, scale_ub: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The definition of `dynamic_per_token_scaled_fp8_quant`; errors name `op`."""
+    _check_rows(op, x)
+    values = x.float()
+    most = values.abs().amax(-1, keepdim=True)
+    if scale_ub is not None:
+        _check_one_number(op, "scale_ub", scale_ub)
+        most = torch.minimum(most, scale_ub.reshape(()))
+    scales = (most / FP8_MAX).clamp(min=FP8_SMALLEST_SCALE)
+    return _as_fp8(values, scales), scales
+
+
+def per_group_fp8(
+    op: str, x: Tensor, group_size: int, use_ue8m0: bool, epsilon: float, epsilon_name: str = "epsilon"
+) -> tuple[Tensor, Tensor]:
+    """The definition of `per_token_group_fp8_quant`; errors name `op`, and epsilon as its parameter is called."""
+    groups = _groups(op, x, group_size, epsilon, epsilon_name)
+    scales = groups.abs().amax(-1, keepdim=True).clamp(min=epsilon) / FP8_MAX
+    if use_ue8m0:
+        scales = _rounded_up_to_power(scales)
+    return _as_fp8(groups, scales).flatten(-2), scales.squeeze(-1)
+
+
+def static_int8(op: str, x: Tensor, scale: Tensor) -> Tensor:
+    """The definition of `static_scaled_int8_quant`; errors name `op`."""
+    _check_floating(op, x)
+    _check_one_number(op, "scale", scale)
+    return _as_int8(x.float(), scale.reshape(()))
+
+
+def per_token_int8(op: str, x: Tensor) -> tuple[Tensor, Tensor]:
+    """The definition of `dynamic_per_token_scaled_int8_quant`; errors name `op`."""
+    _check_rows(op, x)
+    values = x.float()
+    scales = values.abs().amax(-1, keepdim=True) / INT8_MAX
+    return _as_int8(values, scales), scales
+
+
+def per_group_int8(
+    op: str, x: Tensor, group_size: int, epsilon: float, epsilon_name: str = "epsilon"
+) -> tuple[Tensor, Tensor]:
+    """The definition of `per_token_group_int8_quant`; errors name `op`, and epsilon as its parameter is called."""
+    groups = _groups(op, x, group_size, epsilon, epsilon_name)
     scales = groups.abs().amax(-1, keepdim=True).clamp(min=epsilon) / INT8_MAX
     return _as_int8(groups, scales).flatten(-2), scales.squeeze(-1)
 
@@ -155,12 +191,12 @@ def _rounded_up_to_power(scales: Tensor) -> Tensor:
     return torch.where(scales.isnan(), scales, bits.view(torch.float32))
 
 
-def _groups(op: str, x: Tensor, group_size: int, epsilon: float) -> Tensor:
+def _groups(op: str, x: Tensor, group_size: int, epsilon: float, epsilon_name: str) -> Tensor:
     """`x` in float32, its last dimension split into groups."""
     if group_size < 1:
         raise ValueError(f"vllm_ir.{op}: group_size must be positive, got {group_size}")
     if not epsilon > 0:
-        raise ValueError(f"vllm_ir.{op}: epsilon must be positive, got {epsilon}")
+        raise ValueError(f"vllm_ir.{op}: {epsilon_name} must be positive, got {epsilon}")
     _check_floating(op, x)
     if x.dim() == 0 or x.shape[-1] % group_size:
         raise ValueError(

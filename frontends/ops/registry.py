@@ -1,6 +1,6 @@
 """All registered ops, by name and by torch overload."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import overload
 
 import torch
@@ -27,6 +27,10 @@ class OpNamespace:
     def __getitem__(self, name: str) -> IrOp:
         return getattr(self, name)
 
+    def sources_in_use(self, names: Iterable[str]) -> Iterable[object]:
+        """What code depends on in which `names` occur: the ops that it names. See `sources.py`."""
+        return (self[name] for name in self if name in names)
+
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self]
 
@@ -48,6 +52,7 @@ def register_op(
     allow_inplace: bool = False,
     reuses: Sequence[str | None] | None = None,
     batch_invariant: bool = False,
+    row_wise: bool = False,
 ) -> Callable[[Callable[..., object]], IrOp]: ...
 
 
@@ -61,6 +66,7 @@ def register_op(
     allow_inplace: bool = False,
     reuses: Sequence[str | None] | None = None,
     batch_invariant: bool = False,
+    row_wise: bool = False,
 ) -> IrOp | Callable[[Callable[..., object]], IrOp]:
     """Make an op of the decorated function, which is its native definition; the function becomes the `IrOp`.
 
@@ -72,6 +78,7 @@ def register_op(
         allow_inplace: whether the op has the overload `maybe_inplace`.
         reuses: see `IrOp`. By default results reuse activations one to one, in order.
         batch_invariant: see `IrOp`.
+        row_wise: see `IrOp`.
 
     Raises:
         RegistrationError: the name is taken or invalid, the function's signature cannot be an op's, or the options do
@@ -83,7 +90,7 @@ def register_op(
         if op_name in ops:
             known = location_of(ops[op_name].native)
             raise RegistrationError(f"vllm_ir.{op_name} is registered twice: at {known} and at {location_of(fn)}")
-        op = IrOp(op_name, fn, tags, activations, allow_inplace, reuses, batch_invariant)
+        op = IrOp(op_name, fn, tags, activations, allow_inplace, reuses, batch_invariant, row_wise)
         vars(ops)[op_name] = op
         IrOp.registry[op_name] = op
         _BY_OVERLOAD.update(dict.fromkeys(_overloads(op), op))

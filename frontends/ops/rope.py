@@ -1,4 +1,7 @@
-"""Rotary position embedding."""
+"""Rotary position embedding.
+
+The definition is a function of the op's name, which errors state, so that fused ops are defined by it too.
+"""
 
 import torch
 from torch import Tensor
@@ -37,7 +40,21 @@ def rotary_embedding(
     Raises:
         ValueError: an argument's dtype or shape does not fit.
     """
-    _check(positions, query, key, head_size, cos_sin_cache, rotary_dim)
+    return rotated("rotary_embedding", positions, query, key, head_size, cos_sin_cache, is_neox, rotary_dim)
+
+
+def rotated(
+    op: str,
+    positions: Tensor,
+    query: Tensor,
+    key: Tensor,
+    head_size: int,
+    cos_sin_cache: Tensor,
+    is_neox: bool,
+    rotary_dim: int | None,
+) -> tuple[Tensor, Tensor]:
+    """The definition of `rotary_embedding`; errors name `op`."""
+    _check(op, positions, query, key, head_size, cos_sin_cache, rotary_dim)
     rows = cos_sin_cache.index_select(0, positions.flatten())
     return _rotated(query, rows, head_size, is_neox), _rotated(key, rows, head_size, is_neox)
 
@@ -58,26 +75,38 @@ def _rotated(x: Tensor, rows: Tensor, head_size: int, is_neox: bool) -> Tensor:
 
 
 def _check(
-    positions: Tensor, query: Tensor, key: Tensor, head_size: int, cos_sin_cache: Tensor, rotary_dim: int | None
+    op: str,
+    positions: Tensor,
+    query: Tensor,
+    key: Tensor,
+    head_size: int,
+    cos_sin_cache: Tensor,
+    rotary_dim: int | None,
 ) -> None:
     if positions.is_floating_point() or positions.is_complex() or positions.dtype is torch.bool:
-        raise ValueError(f"vllm_ir.rotary_embedding: positions must be integers, got {positions.dtype}")
+        raise ValueError(f"vllm_ir.{op}: positions must be integers, got {positions.dtype}")
     if cos_sin_cache.dim() != 2 or cos_sin_cache.shape[1] % 2 or cos_sin_cache.shape[1] > head_size:
         raise ValueError(
-            f"vllm_ir.rotary_embedding: cos_sin_cache must have shape [positions, rotary_dim] with an even rotary_dim "
+            f"vllm_ir.{op}: cos_sin_cache must have shape [positions, rotary_dim] with an even rotary_dim "
             f"of at most head_size {head_size}, got {list(cos_sin_cache.shape)}"
         )
     if rotary_dim is not None and rotary_dim != cos_sin_cache.shape[1]:
         raise ValueError(
-            f"vllm_ir.rotary_embedding: rotary_dim {rotary_dim} is not the number of columns of cos_sin_cache, "
+            f"vllm_ir.{op}: rotary_dim {rotary_dim} is not the number of columns of cos_sin_cache, "
             f"{cos_sin_cache.shape[1]}"
         )
     for name, x in (("query", query), ("key", key)):
         if not x.is_floating_point() or x.dim() == 0 or x.shape[-1] % head_size:
             raise ValueError(
-                f"vllm_ir.rotary_embedding: {name} must be floating and its last dimension a multiple of head_size "
+                f"vllm_ir.{op}: {name} must be floating and its last dimension a multiple of head_size "
                 f"{head_size}, got {x.dtype} of shape {list(x.shape)}"
             )
+
+
+def table_of_angles(rows: int, columns: int) -> Tensor:
+    """The usual `cos_sin_cache`, `[rows, columns]` in float32: angles are 10000^(-2 i / columns) for each position."""
+    angles = torch.arange(rows).unsqueeze(1) * 10000.0 ** (-torch.arange(0, columns, 2) / columns)
+    return torch.cat((angles.cos(), angles.sin()), -1)
 
 
 @rotary_embedding.register_input_generator
@@ -92,7 +121,6 @@ def generate_rotary_embedding_inputs(
 ) -> tuple[object, ...]:
     """Random arguments of `rotary_embedding`: `hidden_size` columns of queries, one head of keys, a table of angles."""
     width = head_size if rotary_dim is None else rotary_dim
-    angles = torch.arange(max_position).unsqueeze(1) * 10000.0 ** (-torch.arange(0, width, 2) / width)
-    table = torch.cat((angles.cos(), angles.sin()), -1).to(dtype)
+    table = table_of_angles(max_position, width).to(dtype)
     query, key = (torch.randn(num_tokens, columns).to(dtype) for columns in (hidden_size, head_size))
     return torch.randint(0, max_position, (num_tokens,)), query, key, head_size, table, is_neox, rotary_dim

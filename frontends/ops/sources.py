@@ -1,7 +1,9 @@
 """What an implementation depends on, as a hash: its own code, the code that this calls, and constants in them.
 
 The walk goes over compiled code, so comments, docstrings, formatting and other functions of the same file play no part.
-It stops at PyTorch, NumPy, xDSL and the standard library, whose versions belong into a key beside this one.
+It stops at PyTorch, NumPy, xDSL and the standard library, whose versions belong into a key beside this one. What code
+finds elsewhere when it runs, in files or in the environment, it cannot see: such files are named when a kernel is
+registered (`sources`).
 """
 
 from __future__ import annotations
@@ -13,13 +15,19 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 
-_FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "sympy", "xdsl", "ml_dtypes"}
-_COMPOUND = (FunctionType, MethodType, type, functools.partial, Tensor, dict, list, tuple, set)
+from vllm_ir.frontends.ops.torch_internals import operator_defined_by, python_parts
+
+_FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "sympy", "xdsl", "ml_dtypes", "triton"}
+_ATOMS = (str, bytes, int, float, complex, bool, type(None))
+_HAS_DOCSTRING = 0x4000000
+"""The flag of code that has a docstring, from Python 3.13 on (`inspect.CO_HAS_DOCSTRING`)."""
+_WRAPPED = ("__wrapped__", "fn")
+"""Where objects of other libraries keep the function that they were made from: `functools.cache`, Triton's kernels."""
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
@@ -29,6 +37,15 @@ def source_hash(objects: Iterable[object]) -> str:
     for value in objects:
         walk.visit(value)
     return walk.digest.hexdigest()
+
+
+@runtime_checkable
+class HasSources(Protocol):
+    """An object that says by itself what code depends on that refers to it."""
+
+    def sources_in_use(self, names: Iterable[str]) -> Iterable[object]:
+        """What stands for the object in the hash of code in which `names` occur."""
+        ...
 
 
 class _Walk:
@@ -41,12 +58,13 @@ class _Walk:
     def say(self, *facts: object) -> None:
         self.digest.update(repr(facts).encode())
 
-    def visit(self, value: Any) -> None:  # Any: code refers to values of every kind
+    def visit(self, value: Any, names: Iterable[str] = ()) -> None:  # Any: code refers to values of every kind
+        """Take in a value that code refers to in which `names` occur."""
         if id(value) in self.seen:
             self.say("again", self.seen[id(value)])
             return
         same: object = cast(object, value)  # not narrowed to types whose parameters are open
-        if isinstance(value, _COMPOUND):
+        if not isinstance(value, _ATOMS):
             self.seen[id(same)] = len(self.seen)
             self.kept.append(same)
         if isinstance(value, FunctionType):
@@ -58,29 +76,38 @@ class _Walk:
             self._partial(cast("functools.partial[object]", value))
         elif isinstance(value, type):
             self._class(cast("type[object]", value))
-        elif isinstance(value, OpOverload | OpOverloadPacket):
+        elif isinstance(value, OpOverload):
+            self._operator(cast("OpOverload[..., object]", value))
+        elif isinstance(value, OpOverloadPacket):
             self.say("operator", str(same))
+            for name in cast("Iterable[str]", value.overloads()):
+                self.visit(getattr(cast("OpOverloadPacket[..., object]", value), name))
         elif isinstance(value, Path):
             self.say("file", value.name, hashlib.sha256(value.read_bytes()).hexdigest())
         elif isinstance(value, ModuleType):
             self.say("module", value.__name__)
         elif isinstance(value, Tensor):
-            self.say("tensor", value.dtype, tuple(value.shape), cast(object, value.tolist()))  # pyright: ignore[reportUnknownMemberType]  # untyped in torch
+            self.say("tensor", value.dtype, value.device, tuple(value.shape), value.stride())
+            self.say(cast(object, value.tolist()))  # pyright: ignore[reportUnknownMemberType]  # untyped in torch
+        elif isinstance(value, HasSources):
+            self.say("object", type(value).__qualname__)
+            for part in value.sources_in_use(names):
+                self.visit(part)
         else:
             self._value(same)
 
     def _function(self, function: FunctionType) -> None:
         if _is_foreign(function.__module__):
             self.say("function", function.__module__, function.__qualname__)
+            for wrapped in _closed_over(function):
+                if isinstance(wrapped, FunctionType):  # decorated by another library
+                    self.visit(wrapped)
             return
         self._code(function.__code__)
         for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).items()):
             self.visit(default)
-        for cell in function.__closure__ or ():
-            try:
-                self.visit(cell.cell_contents)
-            except ValueError:
-                self.say("empty cell")
+        for value in _closed_over(function):
+            self.visit(value)
         for name in sorted(_names(function.__code__)):
             self._global(name, function.__globals__, function.__code__)
 
@@ -94,17 +121,34 @@ class _Walk:
             for member in sorted(_names(code)):
                 if member in vars(value):
                     self.say("member", member)
-                    self.visit(vars(value)[member])
+                    self.visit(vars(value)[member], _names(code))
             return
-        self.visit(value)
+        self.visit(value, _names(code))
 
     def _code(self, code: CodeType) -> None:
-        self.say(code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_flags, code.co_argcount)
+        self.say(code.co_code, code.co_exceptiontable, code.co_names, code.co_varnames, code.co_freevars)
+        self.say(code.co_flags, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
         for index, constant in enumerate(code.co_consts):
-            if isinstance(constant, CodeType):
-                self._code(constant)
-            elif index or not isinstance(constant, str):  # a docstring comes first
-                self.say(constant)
+            if index or not _has_docstring(code):
+                self._constant(constant)
+
+    def _constant(self, constant: object) -> None:
+        if isinstance(constant, CodeType):
+            self._code(constant)
+        elif isinstance(constant, tuple):
+            self.say("constants", len(cast("tuple[object, ...]", constant)))
+            for item in cast("tuple[object, ...]", constant):
+                self._constant(item)
+        elif isinstance(constant, frozenset):  # in no fixed order, which is another one in each process
+            self.say("constants", sorted(map(repr, cast("frozenset[object]", constant))))
+        else:
+            self.say(constant)
+
+    def _operator(self, overload: OpOverload[..., object]) -> None:
+        """An operator: its schema; if it is not PyTorch's, also what it does in Python and what it does when traced."""
+        self.say("operator", str(overload._schema))  # pyright: ignore[reportPrivateUsage]  # has no public name
+        for function in python_parts(overload):
+            self.visit(function)
 
     def _partial(self, partial: functools.partial[object]) -> None:
         self.visit(partial.func)
@@ -133,10 +177,49 @@ class _Walk:
                 self.visit(item)
         elif isinstance(value, set | frozenset):
             self.say(sorted(map(repr, cast("Iterable[object]", value))))
-        else:
+        elif (overload := operator_defined_by(value)) is not None:
+            self._operator(overload)
+        elif isinstance(value, _ATOMS) or _is_foreign(type(value).__module__):
             self.say(type(value).__qualname__, _ADDRESS.sub("", repr(value)))
-            if not _is_foreign(type(value).__module__) and not isinstance(value, str | int | float):
-                self.visit(type(value))
+            for name in _WRAPPED:
+                if isinstance(function := getattr(value, name, None), FunctionType):
+                    self.visit(function)
+        else:
+            self._instance(value)
+
+    def _instance(self, value: object) -> None:
+        """An object of a class that is not foreign: the class, and the state of the object. Its `repr` may say less."""
+        self.visit(type(value))
+        slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
+        state = {**getattr(value, "__dict__", {}), **{name: getattr(value, name) for name in slots}}
+        for name, member in sorted(state.items()):
+            self.say("state", name)
+            self.visit(member)
+
+
+def _closed_over(function: FunctionType) -> Iterator[object]:
+    """Values of the variables of enclosing functions that a function uses."""
+    for cell in function.__closure__ or ():
+        try:
+            value: object = cell.cell_contents
+        except ValueError:
+            value = "no value yet"
+        yield value
+
+
+def _slots(kind: type) -> Iterable[str]:
+    named: object = vars(kind).get("__slots__", ())
+    names = (named,) if isinstance(named, str) else cast("Iterable[str]", named)
+    return (name for name in names if name not in ("__dict__", "__weakref__"))
+
+
+def _has_docstring(code: CodeType) -> bool:
+    """Whether the first constant is a docstring. Before Python 3.13 every named function has a place for one there."""
+    if not code.co_consts or not isinstance(code.co_consts[0], str):
+        return False
+    if sys.version_info >= (3, 13):
+        return bool(code.co_flags & _HAS_DOCSTRING)
+    return not code.co_name.startswith("<")
 
 
 def _names(code: CodeType) -> set[str]:
@@ -152,4 +235,4 @@ def _is_foreign(module: str | None) -> bool:
     return module is None or module.partition(".")[0] in _FOREIGN
 
 
-__all__ = ["source_hash"]
+__all__ = ["HasSources", "source_hash"]

@@ -4,13 +4,15 @@
 # Private: dispatch keys, schema parsing and storage identity have no public form. Unknown: torch.library lacks types.
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import cast
 
 import torch
 from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
+from torch._library import simple_registry
+from torch._library.custom_ops import OPDEFS, CustomOpDef  # pyright: ignore[reportUnknownVariableType]  # untyped in torch
 from torch._ops import OpOverload, resolve_key
 from torch.autograd import forward_ad
 
@@ -18,9 +20,12 @@ Kernel = Callable[..., Tensor | tuple[Tensor, ...]]
 """Takes an op's arguments by position, possibly without trailing ones that equal their defaults."""
 
 _dispatch_modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
 _functorch_is_active = torch._C._are_functorch_transforms_active
 _jit_state = torch._C._get_tracing_state
+_has_torch_function = cast("Callable[[object], bool]", torch.overrides.has_torch_function_unary)
+is_grad_enabled = torch._C.is_grad_enabled
+increment_versions = cast("Callable[[Sequence[Tensor]], None]", torch._C._increment_version)
+"""Tell autograd that tensors were written, as `torch.autograd.graph.increment_version` does in twice the time."""
 
 DispatchKeySet = torch._C.DispatchKeySet
 
@@ -151,6 +156,23 @@ def _kernel_key(torch_op: OpOverload[..., object], device: str) -> torch._C.Disp
         return None
 
 
+def operator_defined_by(value: object) -> OpOverload[..., object] | None:
+    """The operator that `torch.library.custom_op` has made into `value`; None for everything else."""
+    return value._opoverload if isinstance(value, CustomOpDef) else None
+
+
+def python_parts(overload: OpOverload[..., object]) -> list[object]:
+    """The Python functions that an operator was made from, if it was: its definition, and what it gives when traced."""
+    parts: list[object] = []
+    entry = simple_registry.singleton.get(overload.name())
+    if entry is not None and (fake := entry.fake_impl.kernel) is not None:
+        parts.append(cast(object, fake.func))  # pyright: ignore[reportUnknownMemberType]  # untyped in torch
+    definitions = cast("Mapping[str, CustomOpDef]", OPDEFS)
+    if (definition := definitions.get(f"{overload.namespace}::{overload._opname}")) is not None:
+        parts += [definition._init_fn, definition._abstract_fn]
+    return parts
+
+
 def forget_definitions(library: torch.library.Library) -> None:
     """Take everything that a library object has defined out of torch again."""
     library._destroy()
@@ -158,13 +180,14 @@ def forget_definitions(library: torch.library.Library) -> None:
 
 def is_watched() -> bool:
     """Whether a mode, a tracer, a function transform or forward-mode differentiation sees operators in this thread."""
-    return bool(
-        _dispatch_modes()
-        or _function_modes()
-        or _functorch_is_active()
-        or _jit_state()
-        or cast("int", forward_ad._current_level) >= 0
-    )
+    return is_watched_beside_keys() or bool(_functorch_is_active() or _jit_state())
+
+
+def is_watched_beside_keys() -> bool:
+    """The part of `is_watched` that `same_kind_of_tensors` does not see: modes, and forward-mode differentiation."""
+    if _has_torch_function(None) or forward_ad._current_level >= 0:
+        return True
+    return _dispatch_modes() > 0
 
 
 def in_function_transform() -> bool:
@@ -180,7 +203,9 @@ def has_tangent(tensor: Tensor) -> bool:
 def same_kind_of_tensors(tensors: Sequence[Tensor]) -> Callable[..., bool]:
     """A function that tells whether tensors are like these: type, dispatch keys, dtype, device, sizes and strides.
 
-    These are Dynamo's guards on tensors. In plain Python it would take longer than a small kernel.
+    These are Dynamo's guards on tensors. In plain Python it would take longer than a small kernel. Keys are compared
+    with those that the thread adds and leaves out, and gradients count where they are recorded, so that tensors differ
+    under transforms of functions, `torch.jit.trace`, autocast and inference mode; but not under all dispatch modes.
     """
     make = cast("Callable[..., TensorGuards]", TensorGuards)  # its stub says that a list has one tensor's sizes
     sizes, strides = [list(tensor.shape) for tensor in tensors], [list(tensor.stride()) for tensor in tensors]

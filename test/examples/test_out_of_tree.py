@@ -103,6 +103,11 @@ with torch.no_grad():
     assert "rms_norm" not in report.selected_impls and "fused_add_rms_norm" in report.selected_impls
     assert torch.allclose(results[0], outputs[0], rtol=0, atol=2.0 ** -20) and same(results[1:], outputs[1:])
 
+    results, outputs, report = check("vllm_ir_eager", fusions=["example_capped_norm"])
+    assert len(report.fusions["example_capped_norm"]) == 1
+    assert list(report.selected_impls["capped_rms_norm"].values()) == ["native"]
+    assert torch.allclose(results[0], outputs[0], rtol=0, atol=2.0 ** -20) and same(results[1:], outputs[1:])
+
     try:
         torch.compile(without_code, backend="example_numpy")(torch.ones(2))
     except Exception as error:
@@ -111,6 +116,8 @@ with torch.no_grad():
     else:
         raise AssertionError("aten.sin is compiled")
 ir.testing.check_impl(ir.ops.rms_norm, "example")
+[checked] = ir.check_fusions(["example_capped_norm"])
+assert checked.problem is None and checked.exact == checked.programs == 4, checked
 """
     run(installed, sys.executable, "-c", code, EXAMPLE_VENDOR_DEVICE="1")
 

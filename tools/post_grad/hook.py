@@ -27,10 +27,11 @@ from vllm_ir.conversions.eliminate_clones.updates import copied_operand
 from vllm_ir.conversions.functionalize import FunctionalizePass
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.frontends.fx.importer import collector_paused
+from vllm_ir.tools.cache_key import versions
 from vllm_ir.tools.post_grad.planning import plan_for_inductor
 from vllm_ir.tools.post_grad.policy import InductorPolicy
 from vllm_ir.tools.post_grad.results import restore_outputs
-from vllm_ir.tools.post_grad.rework import Rework, carry_out, hash_of_sources
+from vllm_ir.tools.post_grad.rework import Rework, carry_out
 from vllm_ir.tools.reports import Outcome, copies_in
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class WriteInPlace(CustomGraphPass):
 
     def uuid(self) -> object:
         """What cached artifacts of this pass depend on: its code, and what it writes."""
-        return hash_of_sources(), tuple(sorted(self.writes.items())), self.donated
+        return versions(), tuple(sorted(self.writes.items())), self.donated
 
 
 def write_in_place(module: ModuleOp, exported: SplitGraph, validator: Validator | None = None) -> WriteInPlace | None:

@@ -12,10 +12,11 @@ from vllm_ir.backends.inductor.torch_internals import current_fake_mode
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
 from vllm_ir.frontends.fx.importer import collector_paused
 from vllm_ir.frontends.ops.priority import using_inductor, wants_batch_invariance
+from vllm_ir.tools.cache_key import versions
 from vllm_ir.tools.pipelines import MEMORY_PASS, run_passes, split_passes
 from vllm_ir.tools.post_grad.planning import plan_for_inductor
 from vllm_ir.tools.post_grad.policy import InductorPolicy
-from vllm_ir.tools.post_grad.rework import carry_out, hash_of_sources
+from vllm_ir.tools.post_grad.rework import carry_out
 from vllm_ir.tools.providers import IrOpPriorityConfig, SizeRanges, ops
 from vllm_ir.tools.reports import rejected_impls, selected_impls
 
@@ -78,4 +79,4 @@ class PostGradPass(CustomGraphPass):
                 for name, providers in named.items()
                 for provider in providers
             )
-        return hash_of_sources(), self.values, chosen, wants_batch_invariance()
+        return versions(), self.values, chosen, wants_batch_invariance()

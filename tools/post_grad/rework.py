@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from torch import fx
-from torch._inductor.custom_graph_pass import get_hash_for_files
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from vllm_ir import backends, conversions, dialects, frontends
 from vllm_ir.backends.inductor.put_back import put_back
 from vllm_ir.backends.inductor.reimport import Reimported
 from vllm_ir.conversions.eliminate_clones.eliminate_clones import count_copied_updates
 from vllm_ir.conversions.eliminate_clones.plan import Plan, passed_on
 from vllm_ir.conversions.eliminate_clones.rewrite import rewrite
-
-_FOLDERS = [
-    Path(__file__).parent,
-    *(Path(str(it.__file__)).parent for it in (backends, conversions, dialects, frontends)),
-]
-_SOURCES = tuple(str(path) for folder in _FOLDERS for path in sorted(folder.rglob("*.py")))
 
 
 @dataclass(frozen=True)
@@ -46,8 +37,3 @@ def carry_out(
         return Rework(copied, {})
     rewrite(plan)
     return Rework(copied, put_back(graph, reimported, fake_mode))
-
-
-def hash_of_sources() -> bytes:
-    """Changes with our code: what a graph becomes depends on most of it."""
-    return get_hash_for_files(_SOURCES)

@@ -43,9 +43,9 @@ def copied(tensor: Tensor) -> Tensor:
     )
 
 
-def cases(op: IrOp, seed: int) -> Iterator[Case]:
-    """The cases of an op, the same ones for the same seed."""
-    for options, varied in _options(op):
+def cases(op: IrOp, seed: int, dtypes: Sequence[torch.dtype] = DTYPES) -> Iterator[Case]:
+    """The cases of an op, the same ones for the same seed; `dtypes` counts where the generator has that option."""
+    for options, varied in _options(op, dtypes):
         text = ", ".join(f"{name}={value}" for name, value in options.items()) or "defaults"
         generated = _generated(op, options, seed)
         if generated is not None:
@@ -66,11 +66,11 @@ def _generated(op: IrOp, options: Mapping[str, object], seed: int) -> tuple[obje
         torch.set_rng_state(state)
 
 
-def _options(op: IrOp) -> Iterator[tuple[Mapping[str, object], bool]]:
+def _options(op: IrOp, given: Sequence[torch.dtype]) -> Iterator[tuple[Mapping[str, object], bool]]:
     """Options of the generator, and whether to vary what it makes: each dtype once, and each size for each dtype."""
     assert op.inputs.fn is not None
     parameters = inspect.signature(op.inputs.fn).parameters
-    dtypes: Sequence[object] = DTYPES if "dtype" in parameters else (None,)
+    dtypes: Sequence[object] = given if "dtype" in parameters else (None,)
     sizes = {name: values for name, values in _SIZES.items() if name in parameters}
     for dtype in dtypes:
         of_dtype: dict[str, object] = {} if dtype is None else {"dtype": dtype}

@@ -1,11 +1,13 @@
 """`check_impl`: one implementation against the native definition, on many kinds of arguments."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+
+import torch
 
 from vllm_ir.frontends.ops import NATIVE, IrOp, IrOpImpl
 from vllm_ir.tools.testing.batches import batch_faults
-from vllm_ir.tools.testing.cases import Case, cases
+from vllm_ir.tools.testing.cases import DTYPES, Case, cases
 from vllm_ir.tools.testing.faults import call_faults
 from vllm_ir.tools.testing.without_data import fake_faults, predicate_faults
 
@@ -32,7 +34,9 @@ class Conformance:
     """By name of those that the native definition refuses, its error."""
 
 
-def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conformance:
+def check_impl(
+    op: IrOp, provider: str, *, seed: int = 0, most: int = 5, dtypes: Sequence[torch.dtype] = DTYPES
+) -> Conformance:
     """Compare an implementation with the native definition over generated arguments.
 
     Arguments vary in sizes (none and odd ones too), strides, dtypes and contents (infinities, NaN, zeros, large and
@@ -47,6 +51,7 @@ def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conf
         provider: who provides the implementation; `native` is held to all but the comparison with itself.
         seed: of the generated arguments.
         most: how many faults are listed.
+        dtypes: to generate arguments of, where the op's generator has the option.
 
     Returns:
         What was tried.
@@ -64,7 +69,7 @@ def check_impl(op: IrOp, provider: str, *, seed: int = 0, most: int = 5) -> Conf
         raise NotCheckable(f"vllm_ir.{op.name}: provider {provider!r} is not supported in this process")
     found = Conformance(op.name, provider)
     faults: list[str] = []
-    for case in cases(op, seed):
+    for case in cases(op, seed, dtypes):
         faults.extend(f"{case.name}: {fault}" for fault in _faults(impl, case, found))
         if len(faults) >= most:
             break

@@ -51,7 +51,7 @@ def _takes_places(block_table: Tensor, seq_lens: Tensor, query_start: Tensor) ->
     return known(block_table.shape[0] == sequences) and known(query_start.shape[0] == sequences + 1)
 
 
-def _takes_paged_attention(
+def takes_paged_attention(
     query: Tensor,
     key_cache: Tensor,
     value_cache: Tensor,
@@ -62,6 +62,7 @@ def _takes_paged_attention(
     sliding_window: int | SymInt | None,
     soft_cap: float | None,
 ) -> bool:
+    """Whether the kernel takes these arguments."""
     return (
         _takes_heads(query, key_cache, value_cache)
         and _takes_places(block_table, seq_lens, query_start)
@@ -71,7 +72,7 @@ def _takes_paged_attention(
 
 
 @ops.paged_attention.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_paged_attention
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=takes_paged_attention
 )
 def paged_attention(
     query: Tensor,

@@ -1,4 +1,4 @@
-"""Provider `cpu` of `reshape_and_cache`: rows are copied into the caches in place, whatever their dtype."""
+"""Provider `cpu` of writes to paged caches: rows are copied into the caches in place, whatever their dtype."""
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ RESHAPE_AND_CACHE_ = define(
     "reshape_and_cache_(Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor slot_mapping)"
     " -> ()",
     in_place_fake,
+)
+CONCAT_AND_CACHE_MLA_ = define(
+    "concat_and_cache_mla_(Tensor kv_c, Tensor k_pe, Tensor(a!) kv_cache, Tensor slot_mapping) -> ()", in_place_fake
 )
 
 
@@ -30,9 +33,10 @@ def _takes_new(new: Tensor, cache: Tensor, tokens: int) -> bool:
     )
 
 
-def _takes_reshape_and_cache(
+def takes_reshape_and_cache(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
 ) -> bool:
+    """Whether the kernel takes these arguments."""
     if not is_dense(slot_mapping) or slot_mapping.dtype is not torch.int64 or slot_mapping.dim() != 1:
         return False
     tokens = slot_mapping.shape[0]
@@ -44,7 +48,7 @@ def _takes_reshape_and_cache(
 
 
 @ops.reshape_and_cache.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=_takes_reshape_and_cache, inplace=True
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=takes_reshape_and_cache, inplace=True
 )
 def reshape_and_cache(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
@@ -52,3 +56,29 @@ def reshape_and_cache(
     """`reshape_and_cache` in place of the caches, which may be windows of any strides onto a greater one."""
     call(RESHAPE_AND_CACHE_, key, value, key_cache, value_cache, slot_mapping)
     return key_cache, value_cache
+
+
+def takes_concat_and_cache_mla(kv_c: Tensor, k_pe: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> bool:
+    """Whether the kernel takes these arguments."""
+    if not is_dense(slot_mapping) or slot_mapping.dtype is not torch.int64 or slot_mapping.dim() != 1:
+        return False
+    if not is_dense(kv_cache) or kv_cache.dim() != 3 or not has_dense_rows(kv_cache):
+        return False
+    rows_fit = all(
+        is_dense(new)
+        and new.dim() == 2
+        and new.dtype == kv_cache.dtype
+        and known(new.shape[0] == slot_mapping.shape[0])
+        and has_dense_rows(new)
+        for new in (kv_c, k_pe)
+    )
+    return rows_fit and known(kv_cache.shape[2] == kv_c.shape[1] + k_pe.shape[1])
+
+
+@ops.concat_and_cache_mla.register_impl(
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, supports_args=takes_concat_and_cache_mla, inplace=True
+)
+def concat_and_cache_mla(kv_c: Tensor, k_pe: Tensor, kv_cache: Tensor, slot_mapping: Tensor) -> Tensor:
+    """`concat_and_cache_mla` in place of the cache, which may be a window of any strides onto a greater one."""
+    CONCAT_AND_CACHE_MLA_(kv_c, k_pe, kv_cache, slot_mapping)
+    return kv_cache

@@ -86,6 +86,6 @@ ROTARY_EMBEDDING_ = define(
 def call(operator: Operator, *args: object) -> Sequence[Tensor]:
     """Call an operator; its results as a sequence, which is empty for one that works in place."""
     result = operator(*args)
-    if isinstance(result, tuple | list):
-        return cast("Sequence[Tensor]", result)
-    return (result,) if isinstance(result, Tensor) else ()
+    if result is None:
+        return ()
+    return (result,) if isinstance(result, Tensor) else cast("Sequence[Tensor]", result)

@@ -31,7 +31,8 @@ def takes_rows(x: Tensor) -> bool:
     return is_dense(x) and x.dtype in DTYPES and x.dim() > 0 and is_row_major(x)
 
 
-def _takes_norm(x: Tensor, weight: Tensor | None, variance_size: int | None) -> bool:
+def takes_norm(x: Tensor, weight: Tensor | None, variance_size: int | None) -> bool:
+    """Whether the kernels normalise this tensor with this weight."""
     if not takes_rows(x):
         return False
     size = x.shape[-1]
@@ -43,7 +44,7 @@ def _takes_norm(x: Tensor, weight: Tensor | None, variance_size: int | None) -> 
 
 
 def _takes_rms_norm(x: Tensor, weight: Tensor | None, _epsilon: float, variance_size: int | None) -> bool:
-    return _takes_norm(x, weight, variance_size)
+    return takes_norm(x, weight, variance_size)
 
 
 @ops.rms_norm.register_impl(
@@ -56,10 +57,11 @@ def rms_norm(x: Tensor, weight: Tensor | None, epsilon: float, variance_size: in
     return result
 
 
-def _takes_fused_add_rms_norm(
+def takes_fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, _epsilon: float, variance_size: int | None
 ) -> bool:
-    if not _takes_norm(x, weight, variance_size) or not takes_rows(x_residual):
+    """Whether the kernel takes these arguments."""
+    if not takes_norm(x, weight, variance_size) or not takes_rows(x_residual):
         return False
     if x_residual.dtype != x.dtype or x_residual.dim() != x.dim():
         return False
@@ -74,14 +76,14 @@ def _takes_fused_add_rms_norm(
     supported=SUPPORTED,
     sources=KERNEL_FILES,
     batch_invariant=True,
-    supports_args=_takes_fused_add_rms_norm,
+    supports_args=takes_fused_add_rms_norm,
     inplace=True,
 )
 def fused_add_rms_norm(
     x: Tensor, x_residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """`fused_add_rms_norm`: the normalised sum in `x`, the new residual in `x_residual`."""
-    call(FUSED_ADD_RMS_NORM_, x, x_residual, weight, epsilon, variance_size)
+    FUSED_ADD_RMS_NORM_(x, x_residual, weight, epsilon, variance_size)
     return x, x_residual
 
 
@@ -98,12 +100,13 @@ def silu_and_mul(x: Tensor) -> Tensor:
     return result
 
 
-def _takes_gelu_and_mul(x: Tensor, approximate: str) -> bool:
+def takes_gelu_and_mul(x: Tensor, approximate: str) -> bool:
+    """Whether the kernel takes these arguments."""
     return approximate in ("none", "tanh") and takes_rows(x) and known(x.shape[-1] % 2 == 0)
 
 
 @ops.gelu_and_mul.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_gelu_and_mul
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=takes_gelu_and_mul
 )
 def gelu_and_mul(x: Tensor, approximate: str = "none") -> Tensor:
     """`gelu_and_mul` into a new tensor: the result has half as many elements."""
@@ -111,7 +114,7 @@ def gelu_and_mul(x: Tensor, approximate: str = "none") -> Tensor:
     return result
 
 
-def _takes_rotary_embedding(
+def takes_rotary_embedding(
     positions: Tensor,
     query: Tensor,
     key: Tensor,
@@ -120,6 +123,7 @@ def _takes_rotary_embedding(
     _is_neox: bool,
     rotary_dim: int | None,
 ) -> bool:
+    """Whether the kernel takes these arguments."""
     # The native definition refuses calls without tokens.
     tokens = positions.numel()
     if not is_dense(positions) or positions.dtype not in (torch.int64, torch.int32) or not known(tokens > 0):
@@ -142,7 +146,7 @@ def _takes_rotary_embedding(
     supported=SUPPORTED,
     sources=KERNEL_FILES,
     batch_invariant=True,
-    supports_args=_takes_rotary_embedding,
+    supports_args=takes_rotary_embedding,
     inplace=True,
 )
 def rotary_embedding(
@@ -155,5 +159,5 @@ def rotary_embedding(
     rotary_dim: int | None = None,  # noqa: ARG001  # always the table's width, as checked above
 ) -> tuple[Tensor, Tensor]:
     """`rotary_embedding` in place of `query` and `key`."""
-    call(ROTARY_EMBEDDING_, positions, query, key, head_size, cos_sin_cache, is_neox)
+    ROTARY_EMBEDDING_(positions, query, key, head_size, cos_sin_cache, is_neox)
     return query, key

@@ -23,26 +23,27 @@ def _static_int8_fake(x: Tensor, _scale: Tensor) -> Tensor:
     return torch.empty_like(x, dtype=torch.int8)
 
 
-def _with_scales(x: Tensor, dtype: torch.dtype, per_row: int) -> tuple[Tensor, Tensor]:
+def with_scales(x: Tensor, dtype: torch.dtype, per_row: int) -> tuple[Tensor, Tensor]:
+    """What fake kernels give: quantised rows, and so many scales for each."""
     return torch.empty_like(x, dtype=dtype), x.new_empty((*x.shape[:-1], per_row), dtype=torch.float32)
 
 
 def _token_fp8_fake(x: Tensor, _scale_ub: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    return _with_scales(x, FP8, 1)
+    return with_scales(x, FP8, 1)
 
 
 def _token_int8_fake(x: Tensor) -> tuple[Tensor, Tensor]:
-    return _with_scales(x, torch.int8, 1)
+    return with_scales(x, torch.int8, 1)
 
 
 def _group_fp8_fake(
     x: Tensor, group_size: int, _use_ue8m0: bool = False, _epsilon: float = 1e-10
 ) -> tuple[Tensor, Tensor]:
-    return _with_scales(x, FP8, x.shape[-1] // group_size)
+    return with_scales(x, FP8, x.shape[-1] // group_size)
 
 
 def _group_int8_fake(x: Tensor, group_size: int, _epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
-    return _with_scales(x, torch.int8, x.shape[-1] // group_size)
+    return with_scales(x, torch.int8, x.shape[-1] // group_size)
 
 
 STATIC_SCALED_FP8_QUANT = define("static_scaled_fp8_quant(Tensor x, Tensor scale) -> Tensor", _static_fp8_fake)
@@ -64,12 +65,13 @@ PER_TOKEN_GROUP_INT8_QUANT = define(
 )
 
 
-def _takes_one_number(value: Tensor) -> bool:
+def takes_one_number(value: Tensor) -> bool:
+    """Whether it is a scale of all, or a bound."""
     return is_dense(value) and value.dtype is torch.float32 and known(value.numel() == 1)
 
 
 def _takes_static(x: Tensor, scale: Tensor) -> bool:
-    return takes_rows(x) and _takes_one_number(scale)
+    return takes_rows(x) and takes_one_number(scale)
 
 
 def _takes_elements(x: Tensor) -> bool:
@@ -77,16 +79,18 @@ def _takes_elements(x: Tensor) -> bool:
     return takes_rows(x) and known(x.shape[-1] > 0)
 
 
-def _takes_tokens(x: Tensor, scale_ub: Tensor | None) -> bool:
-    return _takes_elements(x) and (scale_ub is None or _takes_one_number(scale_ub))
+def takes_tokens(x: Tensor, scale_ub: Tensor | None) -> bool:
+    """Whether the kernels give each row a scale."""
+    return _takes_elements(x) and (scale_ub is None or takes_one_number(scale_ub))
 
 
-def _takes_groups(x: Tensor, group_size: int, epsilon: float) -> bool:
+def takes_groups(x: Tensor, group_size: int, epsilon: float) -> bool:
+    """Whether the kernels give each group a scale."""
     return takes_rows(x) and epsilon > 0 and known(group_size > 0) and known(x.shape[-1] % group_size == 0)
 
 
 def _takes_fp8_groups(x: Tensor, group_size: int, _use_ue8m0: bool, epsilon: float) -> bool:
-    return _takes_groups(x, group_size, epsilon)
+    return takes_groups(x, group_size, epsilon)
 
 
 @ops.static_scaled_fp8_quant.register_impl(
@@ -108,7 +112,7 @@ def static_scaled_int8_quant(x: Tensor, scale: Tensor) -> Tensor:
 
 
 @ops.dynamic_per_token_scaled_fp8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_tokens
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=takes_tokens
 )
 def dynamic_per_token_scaled_fp8_quant(x: Tensor, scale_ub: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """`dynamic_per_token_scaled_fp8_quant` by the kernel."""
@@ -137,7 +141,7 @@ def per_token_group_fp8_quant(
 
 
 @ops.per_token_group_int8_quant.register_impl(
-    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=_takes_groups
+    PROVIDER, supported=SUPPORTED, sources=KERNEL_FILES, batch_invariant=True, supports_args=takes_groups
 )
 def per_token_group_int8_quant(x: Tensor, group_size: int, epsilon: float = 1e-10) -> tuple[Tensor, Tensor]:
     """`per_token_group_int8_quant` by the kernel."""

@@ -1,4 +1,4 @@
-"""An op, and an implementation of one of vllm_ir's. Importing this module registers both."""
+"""Two ops, and an implementation of one of vllm_ir's. Importing this module registers them."""
 
 import torch
 from torch import Tensor
@@ -20,6 +20,20 @@ def generate_soft_cap_inputs(
 ) -> tuple[object, ...]:
     """Random arguments of `soft_cap`."""
     return 40 * torch.randn(num_tokens, hidden_size).to(dtype), cap
+
+
+@ir.register_op
+def capped_rms_norm(x: Tensor, weight: Tensor, epsilon: float, cap: float) -> Tensor:
+    """`soft_cap` of `rms_norm`."""
+    return soft_cap(ir.ops.rms_norm(x, weight, epsilon), cap)
+
+
+@capped_rms_norm.register_input_generator
+def generate_capped_rms_norm_inputs(
+    num_tokens: int = 32, hidden_size: int = 128, dtype: torch.dtype = torch.bfloat16
+) -> tuple[object, ...]:
+    """Random arguments of `capped_rms_norm`."""
+    return torch.randn(num_tokens, hidden_size).to(dtype), torch.randn(hidden_size).to(dtype), 1e-6, 2.0
 
 
 # The kernel is an operator of torch, so that the IR sees one call with known effects. A real one would be compiled.

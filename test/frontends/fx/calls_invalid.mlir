@@ -216,3 +216,11 @@ vllm_ir.func @main(%x: !vllm_ir.buffer<2x3xf32>) {
   %y = torch.call @aten._unsafe_view.default(%x, [6]) reads(%x) : (!vllm_ir.buffer<2x3xf32>) -> tensor<6xf32>
   vllm_ir.return none
 }
+
+// -----
+
+// CHECK: @aten.unsqueeze.default: PyTorch refuses the view: Dimension out of range
+vllm_ir.func @main(%x: !vllm_ir.buffer<3xf32>) {
+  %y = torch.call @aten.unsqueeze.default(%x, 5) reads(%x) : (!vllm_ir.buffer<3xf32>) -> tensor<3x1xf32>
+  vllm_ir.return none
+}

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from vllm_ir.frontends.ops import activations, norms, ops, quantization, rope
+from vllm_ir.frontends.ops import activations, fused_activation_quant, fused_norm_quant, norms, ops, quantization, rope
 
-FAMILIES = (activations, norms, quantization, rope)
+FAMILIES = (activations, norms, quantization, rope, fused_norm_quant, fused_activation_quant)
 GENERATORS = {
     name: generate
     for family in FAMILIES
@@ -26,7 +26,7 @@ VARIANTS = [
 def test_every_op_of_the_families_has_a_generator() -> None:
     registered = {name for family in FAMILIES for name in vars(family) if name in ops}
     assert set(GENERATORS) == registered
-    assert len(registered) == 11
+    assert len(registered) == 31
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

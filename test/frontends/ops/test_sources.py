@@ -1,5 +1,7 @@
 """`uuid` changes with all that an implementation does, and with nothing else."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -20,8 +22,14 @@ def unrelated(x):
     return x - 1
 class Kernel:
     factor = 3
+    def __init__(self, bias=0.5):
+        self.bias = bias
     def run(self, x):
-        return x * self.factor
+        return x * self.factor + self.bias
+class Slotted:
+    __slots__ = ("width",)
+    def __init__(self, width):
+        self.width = width
     @property
     def twice(self):
         return self.factor * 2
@@ -32,9 +40,22 @@ import torch
 from torch import Tensor
 import sources_helper
 from sources_helper import helper
+from vllm_ir.frontends.ops import ops
 TABLE = {"a": [1, 2]}
 OFFSET = torch.tensor([1.0, 2.0])
 KERNEL = sources_helper.Kernel()
+SLOTTED = sources_helper.Slotted(7)
+@functools.cache
+def cached(size):
+    return size + 6
+@torch.library.custom_op("sources::defined", mutates_args=())
+def defined(x: Tensor) -> Tensor:
+    return x + 8
+@defined.register_fake
+def _(x):
+    return torch.empty_like(x)
+def nine(x):
+    return ops.silu_and_mul.native(x)
 def deep(x):
     return [helper(y) for y in (x,)][0] + KERNEL.twice
 def outer(by):
@@ -50,7 +71,8 @@ def predicate(x, size):
 def implementation(x: Tensor, size: int = 3) -> Tensor:
     """Computes."""
     # A comment.
-    y = deep(x) + TABLE["a"][0] + INNER(x) + ADD(x, x)
+    y = deep(x) + TABLE["a"][0] + INNER(x) + ADD(x, x) + SLOTTED.width + cached(size) + defined(x) + nine(x)
+    y = [y.to(kind, "cpu") for kind in ("float32",)][0] if size in {3, 5} else y
     return torch.ops.aten.relu.default(y) * sources_helper.SCALE + OFFSET.sum() + KERNEL.run(x)
 '''
 
@@ -59,12 +81,20 @@ SEMANTIC = [
     (HELPER, "return x * SCALE", "return x / SCALE"),
     (HELPER, "factor = 3", "factor = 4"),
     (HELPER, "return x * self.factor", "return x + self.factor"),
+    (HELPER, "bias=0.5", "bias=1.5"),
     (HELPER, "self.factor * 2", "self.factor * 3"),
     (MODULE, '"a": [1, 2]', '"a": [1, 3]'),
     (MODULE, "[1.0, 2.0]", "[1.0, 2.5]"),
     (MODULE, "for y in (x,)", "for y in (x, x)"),
     (MODULE, "return x + by", "return x - by"),
     (MODULE, "outer(4)", "outer(5)"),
+    (MODULE, "Slotted(7)", "Slotted(8)"),
+    (MODULE, "size + 6", "size + 7"),
+    (MODULE, "x + 8", "x + 9"),
+    (MODULE, "torch.empty_like(x)", "torch.empty_like(x.t())"),
+    (MODULE, "ops.silu_and_mul.native", "ops.gelu_and_mul.native"),
+    (MODULE, '"cpu"', '"meta"'),
+    (MODULE, "{3, 5}", "{3, 6}"),
     (MODULE, "alpha=2", "alpha=3"),
     (MODULE, "torch.add", "torch.sub"),
     (MODULE, "aten.relu", "aten.neg"),
@@ -119,6 +149,27 @@ def test_semantic_edits_change_it(tmp_path: Path, edit: tuple[str, str, str]) ->
 @pytest.mark.parametrize("edit", UNRELATED, ids=lambda edit: edit[2][:20])
 def test_unrelated_edits_do_not(tmp_path: Path, edit: tuple[str, str, str]) -> None:
     assert uuid_of(tmp_path, edited(edit)) == uuid_of(tmp_path, edited())
+
+
+STRINGS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from vllm_ir.frontends.ops.sources import source_hash
+from strings import f
+print(source_hash([f]))
+"""
+
+
+def test_processes_agree(tmp_path: Path) -> None:
+    """Sets of strings have another order in each process."""
+    (tmp_path / "strings.py").write_text(
+        'NAMES = {"a", "b", "c"}\ndef f(x): return x in NAMES or x in {"d", "e", "f"}\n'
+    )
+    command = [sys.executable, "-c", STRINGS, str(tmp_path)]
+    seeds = [{**os.environ, "PYTHONHASHSEED": seed} for seed in ("1", "2")]
+    runs = [subprocess.Popen(command, env=seed, stdout=subprocess.PIPE, text=True) for seed in seeds]
+    first, second = (run.communicate()[0] for run in runs)
+    assert first == second != ""
 
 
 def test_files_belong_to_it(tmp_path: Path) -> None:

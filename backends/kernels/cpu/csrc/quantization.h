@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 
 #include "chunks.h"
 #include "codes.h"
@@ -92,6 +93,41 @@ inline float one_number(const char* op, const char* name, const at::Tensor& tens
   return *tensor.const_data_ptr<float>();
 }
 
+// For each row as many scales as it has groups, of a size that has to fit.
+inline at::Tensor empty_scales(const char* op, const at::Tensor& rows, int64_t group_size) {
+  TORCH_CHECK(
+      group_size > 0 && rows.size(-1) % group_size == 0,
+      "vllm_ir_cpu.", op, ": the last dimension of x must be a multiple of the group's size, ", group_size,
+      ", and that positive; got shape ", rows.sizes());
+  auto sizes = rows.sizes().vec();
+  sizes.back() /= group_size;
+  return at::empty(sizes, rows.options().dtype(at::kFloat));
+}
+
+// What makes the scale of a row of its greatest magnitude.
+template <typename Dtype>
+inline auto token_scale(const char* op, const std::optional<at::Tensor>& scale_ub) {
+  if constexpr (std::is_same_v<Dtype, Fp8>) {
+    const bool bounded = scale_ub && scale_ub->defined();
+    const float bound = bounded ? one_number(op, "scale_ub", *scale_ub) : 0;
+    const float smallest = 1.0 / (448.0 * 512.0);
+    return [=](float most) { return greatest_of((bounded ? least_of(most, bound) : most) / Fp8::kMost, smallest); };
+  } else {
+    TORCH_CHECK(!scale_ub || !scale_ub->defined(), "vllm_ir_cpu.", op, ": int8 has no scale_ub, got one");
+    return [](float most) { return most / Int8::kMost; };
+  }
+}
+
+// Likewise of a group.
+template <typename Dtype>
+inline auto group_scale(bool use_ue8m0, double epsilon) {
+  const float least = static_cast<float>(epsilon);
+  return [=](float most) {
+    const float scale = greatest_of(most, least) / Dtype::kMost;
+    return use_ue8m0 ? rounded_up_to_power(scale) : scale;
+  };
+}
+
 template <typename Dtype>
 inline at::Tensor static_scaled_quant(const char* op, const at::Tensor& x, const at::Tensor& scale) {
   check_rows(op, "x", x);
@@ -103,13 +139,7 @@ inline at::Tensor static_scaled_quant(const char* op, const at::Tensor& x, const
 template <typename Dtype, typename ScaleOf>
 inline std::tuple<at::Tensor, at::Tensor> dynamic_scaled_quant(
     const char* op, const at::Tensor& x, int64_t group_size, ScaleOf scale_of) {
-  TORCH_CHECK(
-      group_size > 0 && x.size(-1) % group_size == 0,
-      "vllm_ir_cpu.", op, ": the last dimension of x must be a multiple of the group's size, ", group_size,
-      ", and that positive; got shape ", x.sizes());
-  auto sizes = x.sizes().vec();
-  sizes.back() /= group_size;
-  const at::Tensor scales = at::empty(sizes, x.options().dtype(at::kFloat));
+  const at::Tensor scales = empty_scales(op, x, group_size);
   const at::Tensor result = quantize_groups<Dtype>(
       x, group_size, scales.mutable_data_ptr<float>(), [&](const auto* elements) C10_ALWAYS_INLINE_ATTRIBUTE {
         return scale_of(greatest_magnitude(elements, group_size));
@@ -129,37 +159,27 @@ inline std::tuple<at::Tensor, at::Tensor> dynamic_per_token_scaled_fp8_quant(
     const at::Tensor& x, const std::optional<at::Tensor>& scale_ub) {
   const char* op = "dynamic_per_token_scaled_fp8_quant";
   check_rows(op, "x", x);
-  const bool bounded = scale_ub && scale_ub->defined();
-  const float bound = bounded ? one_number(op, "scale_ub", *scale_ub) : 0;
-  const float smallest = 1.0 / (448.0 * 512.0);
-  return dynamic_scaled_quant<Fp8>(op, x, x.size(-1), [=](float most) {
-    return greatest_of((bounded ? least_of(most, bound) : most) / Fp8::kMost, smallest);
-  });
+  return dynamic_scaled_quant<Fp8>(op, x, x.size(-1), token_scale<Fp8>(op, scale_ub));
 }
 
 inline std::tuple<at::Tensor, at::Tensor> dynamic_per_token_scaled_int8_quant(const at::Tensor& x) {
   const char* op = "dynamic_per_token_scaled_int8_quant";
   check_rows(op, "x", x);
-  return dynamic_scaled_quant<Int8>(op, x, x.size(-1), [](float most) { return most / Int8::kMost; });
+  return dynamic_scaled_quant<Int8>(op, x, x.size(-1), token_scale<Int8>(op, std::nullopt));
 }
 
 inline std::tuple<at::Tensor, at::Tensor> per_token_group_fp8_quant(
     const at::Tensor& x, int64_t group_size, bool use_ue8m0, double epsilon) {
   const char* op = "per_token_group_fp8_quant";
   check_rows(op, "x", x);
-  const float least = static_cast<float>(epsilon);
-  return dynamic_scaled_quant<Fp8>(op, x, group_size, [=](float most) {
-    const float scale = greatest_of(most, least) / Fp8::kMost;
-    return use_ue8m0 ? rounded_up_to_power(scale) : scale;
-  });
+  return dynamic_scaled_quant<Fp8>(op, x, group_size, group_scale<Fp8>(use_ue8m0, epsilon));
 }
 
 inline std::tuple<at::Tensor, at::Tensor> per_token_group_int8_quant(
     const at::Tensor& x, int64_t group_size, double epsilon) {
   const char* op = "per_token_group_int8_quant";
   check_rows(op, "x", x);
-  const float least = static_cast<float>(epsilon);
-  return dynamic_scaled_quant<Int8>(op, x, group_size, [=](float most) { return greatest_of(most, least) / Int8::kMost; });
+  return dynamic_scaled_quant<Int8>(op, x, group_size, group_scale<Int8>(false, epsilon));
 }
 
 } // namespace vllm_ir

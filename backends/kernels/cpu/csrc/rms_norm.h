@@ -136,6 +136,16 @@ inline at::Tensor rms_norm(
   return result;
 }
 
+// A residual is written, so that it and x have to be memory of their own.
+inline void check_residual(const char* op, const at::Tensor& x, const at::Tensor& residual) {
+  TORCH_CHECK(
+      residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type() && residual.is_cpu(),
+      "vllm_ir_cpu.", op, ": residual must be like x, ", x.scalar_type(), " of shape ", x.sizes(), " on the cpu; got ",
+      residual.scalar_type(), " of shape ", residual.sizes(), " on ", residual.device());
+  at::assert_no_internal_overlap(residual);
+  at::assert_no_overlap(x, residual);
+}
+
 inline void fused_add_rms_norm_(
     const at::Tensor& x,
     const at::Tensor& residual,
@@ -144,17 +154,12 @@ inline void fused_add_rms_norm_(
     std::optional<int64_t> variance_size) {
   const char* op = "fused_add_rms_norm_";
   const NormArguments arguments = norm_arguments(op, x, weight, epsilon, variance_size);
-  TORCH_CHECK(
-      residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type() && residual.is_cpu(),
-      "vllm_ir_cpu.", op, ": residual must be like x, ", x.scalar_type(), " of shape ", x.sizes(), " on the cpu; got ",
-      residual.scalar_type(), " of shape ", residual.sizes(), " on ", residual.device());
+  check_residual(op, x, residual);
   TORCH_CHECK(
       arguments.result == x.scalar_type(),
       "vllm_ir_cpu.", op, ": with this weight the result is ", arguments.result, ", which x, of ", x.scalar_type(),
       ", cannot hold");
   at::assert_no_internal_overlap(x);
-  at::assert_no_internal_overlap(residual);
-  at::assert_no_overlap(x, residual);
   const Norm& norm = arguments.norm;
   const at::Tensor dense_x = with_dense_rows(x), dense_residual = with_dense_rows(residual);
   const Rows x_rows(dense_x), residual_rows(dense_residual);

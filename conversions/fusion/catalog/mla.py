@@ -1,0 +1,77 @@
+"""Multi-head latent attention: rotary embedding with the cache of latents, and two norms side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from vllm_ir.conversions.fusion.fusion import Fusion
+from vllm_ir.frontends.ops import ops
+
+_TOKENS, _HEADS, _ROPE, _LATENT = 5, 4, 16, 24
+
+
+def _rope_cache(
+    positions: Tensor,
+    q_pe: Tensor,
+    k_pe: Tensor,
+    kv_c: Tensor,
+    cache: Tensor,
+    slots: Tensor,
+    table: Tensor,
+    rope_size: int,
+    is_neox: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    query, key = ops.rotary_embedding(positions, q_pe, k_pe.unsqueeze(1), rope_size, table, is_neox)
+    key = key.squeeze(1)
+    return query, key, ops.concat_and_cache_mla(kv_c, key, cache, slots)
+
+
+def _rope_cache_fused(
+    positions: Tensor,
+    q_pe: Tensor,
+    k_pe: Tensor,
+    kv_c: Tensor,
+    cache: Tensor,
+    slots: Tensor,
+    table: Tensor,
+    _rope_size: int,
+    is_neox: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    return ops.mla_rope_and_cache(positions, q_pe, k_pe, kv_c, cache, slots, table, is_neox)
+
+
+def _dual_norm(
+    x: Tensor, x_weight: Tensor | None, y_weight: Tensor | None, epsilon: float, split: int, rest: int
+) -> tuple[Tensor, Tensor]:
+    first, second = torch.split(x, [split, rest], -1)
+    return ops.rms_norm(first, x_weight, epsilon), ops.rms_norm(second, y_weight, epsilon)
+
+
+def _dual_norm_fused(
+    x: Tensor, x_weight: Tensor | None, y_weight: Tensor | None, epsilon: float, split: int, rest: int
+) -> tuple[Tensor, Tensor]:
+    first, second = torch.split(x, [split, rest], -1)
+    return ops.dual_rms_norm(first, second, x_weight, y_weight, epsilon)
+
+
+def _rope_cache_examples() -> Iterator[tuple[object, ...]]:
+    for dtype, is_neox in ((torch.bfloat16, True), (torch.float32, False)):
+        q_pe, k_pe = torch.randn(_TOKENS, _HEADS, _ROPE).to(dtype), torch.randn(_TOKENS, _ROPE).to(dtype)
+        kv_c, cache = torch.randn(_TOKENS, _LATENT).to(dtype), torch.randn(3, 4, _LATENT + _ROPE).to(dtype)
+        slots, table = torch.tensor([7, 0, 3, 11, 2]), torch.randn(32, _ROPE).to(dtype)
+        yield torch.arange(_TOKENS), q_pe, k_pe, kv_c, cache, slots, table, _ROPE, is_neox
+
+
+def _dual_norm_examples() -> Iterator[tuple[object, ...]]:
+    for dtype in (torch.bfloat16, torch.float32, torch.float16):
+        x = torch.randn(_TOKENS, 24 + 16).to(dtype)
+        yield x, torch.randn(24).to(dtype), torch.randn(16).to(dtype), 1e-6, 24, 16
+
+
+FUSIONS = (
+    Fusion("mla_rope_cache", _rope_cache, _rope_cache_fused, _rope_cache_examples),
+    Fusion("dual_rms_norm", _dual_norm, _dual_norm_fused, _dual_norm_examples),
+)

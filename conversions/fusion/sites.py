@@ -1,0 +1,139 @@
+"""Whether a match may be replaced where it is, and replacing it.
+
+Functional modules are about values, so no match can cross a write: what an operation read is its operand. Left to look
+at is whether the rest of the program needs a value that goes away, and whether all that uses the results can come
+behind all that the replacement needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from vllm_ir.conversions.fusion.matcher import Match, Miss
+from vllm_ir.conversions.fusion.pattern import Side, Variant, is_matchable
+from vllm_ir.conversions.inline import inline
+from vllm_ir.dialects.vllm_ir.function import FuncOp
+from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
+from vllm_ir.frontends.fx.build import CallBuilder
+
+
+class Order:
+    """The places of a function's operations, which stay comparable while operations come and go."""
+
+    def __init__(self, function: FuncOp) -> None:
+        self._places: dict[Operation, float] = {op: float(i) for i, op in enumerate(function.block.ops)}
+
+    def __getitem__(self, op: Operation) -> float:
+        return self._places[op]
+
+    def last(self, operations: Iterable[Operation]) -> Operation:
+        """The last of some operations."""
+        return max(operations, key=self._places.__getitem__)
+
+    def place_before(self, operations: list[Operation], at: Operation) -> None:
+        """Note that operations were put before another one, behind all that was there."""
+        previous = operations[0].prev_op if operations else None
+        start = self._places[previous] if previous is not None else self._places[at] - 1.0
+        step = (self._places[at] - start) / (len(operations) + 1)
+        for number, op in enumerate(operations, 1):
+            self._places[op] = start + number * step
+
+    def forget(self, op: Operation) -> None:
+        """Note that an operation is gone."""
+        del self._places[op]
+
+
+@dataclass
+class Site:
+    """A match that may be replaced."""
+
+    match: Match
+    last: Operation
+    """The last of its operations; what takes their place comes before it."""
+    late: list[Operation]
+    """Operations that use results and come before it: they have to move behind."""
+
+
+def site_of(match: Match, variant: Variant, order: Order) -> Site | Miss:
+    """The site of a match, or what forbids to replace it."""
+    matched = set(match.operations.values())
+    outputs = {match.value(output) for output in variant.side.outputs}
+    last = order.last(matched)
+    for op in matched:
+        for result in op.results:
+            if result not in outputs and (user := _outside(result, matched)) is not None and op.operands:
+                return Miss(len(matched), op, f"%{result.name_hint} is also used by {_described(user)}")
+    late = sorted(_dependents(outputs, matched, order, order[last]), key=order.__getitem__)
+    for op in late:
+        if not is_matchable(op):
+            return Miss(len(matched), op, "it uses a result, comes before the last operand, and cannot move")
+    moved = set(late)
+    for value in match.tensors.values():
+        if isinstance(value.owner, Operation) and value.owner in moved:
+            return Miss(len(matched), value.owner, f"%{value.name_hint} depends on a result of the fused operations")
+    return Site(match, last, late)
+
+
+def _outside(value: SSAValue, matched: set[Operation]) -> Operation | None:
+    return next((use.operation for use in value.uses if use.operation not in matched), None)
+
+
+def _dependents(outputs: set[SSAValue], matched: set[Operation], order: Order, end: float) -> set[Operation]:
+    """Operations before `end` that depend on outputs of the match and are not part of it."""
+    found: set[Operation] = set()
+    pending = list(outputs)
+    while pending:
+        for use in pending.pop().uses:
+            op = use.operation
+            if op not in matched and op not in found and order[op] < end:
+                found.add(op)
+                pending.extend(op.results)
+    return found
+
+
+def replace(
+    site: Site, variant: Variant, after: Side, original: Callable[[Attribute], Attribute], order: Order
+) -> list[Operation]:
+    """Put `after` in the place of a match; returns the new operations."""
+    last, block = site.last, site.last.parent
+    if block is None:
+        raise ValueError(f"{last.name} is not in a block")
+    new: list[Operation] = []
+
+    def insert(op: Operation) -> None:
+        block.insert_op_before(op, last)
+        new.append(op)
+
+    b = CallBuilder(insert)
+    b.at(last)
+    operands = [site.match.tensors[argument] for argument in variant.side.arguments]
+    results = inline(after.traced, operands, original, b)
+    for output, result in zip(variant.side.outputs, results, strict=False):
+        old = site.match.value(output)
+        if result.type != old.type:
+            result = b.add(RelayoutOp.create(operands=[result], result_types=[old.type])).results[0]
+        old.replace_all_uses_with(result)
+        result.name_hint = old.name_hint
+    order.place_before(new, last)
+    for op in site.late:
+        op.detach()
+        block.insert_op_before(op, last)
+    order.place_before(site.late, last)
+    for op in _backwards(site, order):
+        if not any(result.uses for result in op.results):
+            order.forget(op)
+            op.detach()
+            op.erase()
+    return new
+
+
+def _backwards(site: Site, order: Order) -> Iterator[Operation]:
+    yield from sorted(set(site.match.operations.values()), key=order.__getitem__, reverse=True)
+
+
+def _described(op: Operation) -> str:
+    name = op.results[0].name_hint if op.results else None
+    return f"%{name}" if name else op.name
