@@ -17,16 +17,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.conversions.analysis.polynomials import divide, equal, parse
 from vllm_ir.conversions.collectives import ALL_GATHER, REDUCE_SCATTER, Collective, collective_of
-from vllm_ir.conversions.errors import describe, location_text
+from vllm_ir.conversions.errors import describe, named_place
 from vllm_ir.conversions.fusion.pattern import is_matchable
 from vllm_ir.conversions.fusion.sites import Order
 from vllm_ir.conversions.inline import inline
+from vllm_ir.conversions.notes import text_array
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.conversions.sequence_parallel import SHARDED, check_shards
 from vllm_ir.conversions.trace import Examples, Traced, trace_callable
@@ -132,7 +133,9 @@ class _Splitting:
             collective = collective_of(op)
             if collective is not None and collective.kind in (REDUCE_SCATTER, ALL_GATHER):
                 reason = self._obstacle(collective) or self._split(collective, order)
-                (self.unsplit if reason else self.split).append(f"{_text(op)}: {reason}" if reason else _text(op))
+                (self.unsplit if reason else self.split).append(
+                    f"{named_place(op)}: {reason}" if reason else named_place(op)
+                )
 
     def _obstacle(self, collective: Collective) -> str | None:
         """Why a collective cannot be done in parts, whatever is next to it."""
@@ -212,9 +215,7 @@ class _Splitting:
         order.place_before(new, at)
         gone = [*products, *collective.operations] if scatters else [*collective.operations, *products]
         for op in reversed(gone):
-            order.forget(op)
-            op.detach()
-            op.erase()
+            order.erase(op)
 
     def _insert(
         self, key: Hashable, program: Callable[..., object], operands: Sequence[SSAValue], b: CallBuilder
@@ -230,7 +231,7 @@ class _Splitting:
             self.unsplit.append("the module has no reduce_scatter and no all_gather")
         for name, texts in ((SPLIT, self.split), (UNSPLIT, self.unsplit)):
             if texts:
-                self.module.attributes[name] = ArrayAttr([StringAttr(text) for text in texts])
+                self.module.attributes[name] = text_array(texts)
 
 
 def _operand(op: CallOp, position: int) -> int:
@@ -262,12 +263,6 @@ def _late(values: Sequence[SSAValue], place: Operation, order: Order) -> list[Op
         return True
 
     return list(found) if all(map(visit, values)) else None
-
-
-def _text(op: Operation) -> str:
-    where = location_text(op)
-    name = op.results[0].name_hint
-    return f"{where + ': ' if where else ''}{describe(op)}{f' %{name}' if name else ''}"
 
 
 __all__ = ["SPLIT", "UNSPLIT", "AsyncTpPass"]

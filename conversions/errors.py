@@ -25,6 +25,18 @@ def location_text(op: Operation) -> str:
     return f"{location.filename.data}:{location.line.data}" if isinstance(location, FileLineColLoc) else ""
 
 
+def name_text(op: Operation) -> str:
+    """The name of an operation's first result, or what operation it is."""
+    name = op.results[0].name_hint if op.results else None
+    return f"%{name}" if name else op.name
+
+
+def named_place(op: Operation) -> str:
+    """`file:line: operation %name` of an operation with results, as far as these are known."""
+    where, name = location_text(op), op.results[0].name_hint
+    return f"{where + ': ' if where else ''}{describe(op)}{f' %{name}' if name else ''}"
+
+
 def describe(op: Operation) -> str:
     """What the user knows an operation as: the operator that it calls, or its own name."""
     return f"@{op.target}" if isinstance(op, CallOp | ViewOp) else op.name

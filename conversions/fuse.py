@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import islice
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp
 from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException
 
-from vllm_ir.conversions.errors import describe, location_text
+from vllm_ir.conversions.errors import describe, location_text, name_text
 from vllm_ir.conversions.fusion.fusion import Numerics
 from vllm_ir.conversions.fusion.instances import Instances
 from vllm_ir.conversions.fusion.library import Library, feeding_keys, library_of
@@ -24,6 +24,7 @@ from vllm_ir.conversions.fusion.matcher import Matcher, Miss
 from vllm_ir.conversions.fusion.pattern import Key, Variant, key_of
 from vllm_ir.conversions.fusion.scope import fusions_named
 from vllm_ir.conversions.fusion.sites import Order, replace, site_of
+from vllm_ir.conversions.notes import text_array
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.frontends.ops import ops
@@ -114,7 +115,7 @@ class _Fusing:
             elif not self.rewrites.take(root, f"is fused by {variant.fusion.name}"):
                 return []
             else:
-                where = location_text(root) or _name(root)
+                where = location_text(root) or name_text(root)
                 self.applied.setdefault(variant.fusion.name, []).append(where)
                 new = replace(site, variant, instance.after, self.instances.examples.original, order)
                 self.made += new
@@ -131,7 +132,7 @@ class _Fusing:
             return
         known = self.misses.setdefault(variant.fusion.name, {})
         if root not in known or known[root][0] < miss.matched:
-            at = location_text(miss.operation) or _name(miss.operation)
+            at = location_text(miss.operation) or name_text(miss.operation)
             known[root] = (miss.matched, f"{at}: {describe(miss.operation)}: {miss.reason}")
 
     def counts(self) -> Counter[str]:
@@ -151,13 +152,8 @@ class _Fusing:
             module.attributes[UNFUSED] = _lists({name: texts for name, texts in left.items() if texts})
 
 
-def _name(op: Operation) -> str:
-    name = op.results[0].name_hint if op.results else None
-    return f"%{name}" if name else op.name
-
-
 def _lists(entries: dict[str, list[str]]) -> DictionaryAttr:
-    return DictionaryAttr({name: ArrayAttr([StringAttr(text) for text in texts]) for name, texts in entries.items()})
+    return DictionaryAttr({name: text_array(texts) for name, texts in entries.items()})
 
 
 def _check_required(required: tuple[str, ...], counts: Mapping[str, int]) -> None:

@@ -20,7 +20,7 @@ from vllm_ir.conversions.analysis.windows import whole_window
 from vllm_ir.conversions.errors import fail
 from vllm_ir.conversions.inline import inline
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
-from vllm_ir.conversions.trace import Decompositions, Examples, Traced, trace_callable
+from vllm_ir.conversions.trace import Examples, Traced, inductor_decompositions, trace_callable
 from vllm_ir.conversions.trace_store import current_store
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
@@ -74,7 +74,7 @@ class _Lowering:
     def __init__(self, module: ModuleOp, decompose: bool, rewrites: Rewrites) -> None:
         self.module = module
         self.rewrites = rewrites
-        self.decompositions = _inductor_table() if decompose else None
+        self.decompositions = inductor_decompositions() if decompose else None
         self.examples = Examples()
         self.choices: dict[_Key, _Choice] = {}
         self.selected: dict[str, dict[str, Attribute]] = {}
@@ -165,12 +165,6 @@ class _Lowering:
         nodes[name] = choice.provider
         if choice.rejected is not None:
             self.rejected.setdefault(ir_op.name, {})[name] = choice.rejected
-
-
-def _inductor_table() -> Decompositions:
-    from torch._inductor.decomposition import select_decomp_table  # loads Inductor
-
-    return select_decomp_table()
 
 
 def _has_other_sizes(new: SSAValue, old: SSAValue) -> bool:

@@ -30,6 +30,13 @@ from vllm_ir.frontends.fx.types import is_tensor
 Decompositions: TypeAlias = Mapping[OpOverload, Callable[..., object]]
 
 
+def inductor_decompositions() -> Decompositions:
+    """The table by which Inductor takes operators apart."""
+    from torch._inductor.decomposition import select_decomp_table  # loads Inductor
+
+    return select_decomp_table()
+
+
 @dataclass(frozen=True)
 class Traced:
     """A traced callable: a functional function of tensors.

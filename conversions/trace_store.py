@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -29,7 +29,7 @@ from vllm_ir.conversions.trace import Examples, Traced, as_traced
 from vllm_ir.dialects.context import make_context
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
-from vllm_ir.dialects.vllm_ir.types import sizes_of, strides_of
+from vllm_ir.dialects.vllm_ir.types import is_symbolic
 from vllm_ir.frontends.fx.checks import check_module
 from vllm_ir.frontends.fx.schemas import resolve
 from vllm_ir.frontends.fx.torch_objects import is_overload
@@ -65,7 +65,7 @@ class TraceStore:
         """
         env = examples.symbols.env
         directory = self.directory
-        if directory is None or (_is_symbolic(types) and not examples.knows_sizes):
+        if directory is None or (any(map(is_symbolic, types)) and not examples.knows_sizes):
             self.traced += 1
             return trace()
         file = directory / f"{self._key(facts(), types, env)}.mlir"
@@ -91,7 +91,7 @@ class TraceStore:
 
     def _key(self, facts: Sequence[object], types: Sequence[TensorType[Attribute]], env: ShapeEnv) -> str:
         parts: list[object] = [*self.facts, *facts, *map(str, types)]
-        if _is_symbolic(types):
+        if any(map(is_symbolic, types)):
             parts += _known_of_sizes(env)
         return hashlib.sha256(repr(parts).encode()).hexdigest()
 
@@ -102,10 +102,6 @@ _STORE: ContextVar[TraceStore | None] = ContextVar("vllm_ir_trace_store", defaul
 def current_store() -> TraceStore | None:
     """The store that is in force in this context, if there is one."""
     return _STORE.get()
-
-
-def _is_symbolic(types: Iterable[TensorType[Attribute]]) -> bool:
-    return any(isinstance(size, str) for kind in types for size in (*sizes_of(kind), *(strides_of(kind) or ())))
 
 
 def _known_of_sizes(env: ShapeEnv) -> list[object]:

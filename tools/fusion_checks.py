@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TypeGuard, cast
 
-import torch
 from torch import Tensor
 from xdsl.dialects.builtin import ModuleOp, TensorType
 from xdsl.ir import Attribute
@@ -23,9 +22,12 @@ from vllm_ir.conversions.fusion import Fusion, Numerics, using_fusions
 from vllm_ir.conversions.fusion.scope import fusions_in_scope, fusions_named
 from vllm_ir.conversions.trace import Examples, trace_callable
 from vllm_ir.frontends.fx.types import TypeCache
+from vllm_ir.tools.testing.cases import LAYOUTS
 from vllm_ir.tools.text import text_context
 from vllm_ir.tools.validation.validate import Verdict, compare
 from vllm_ir.tools.validation.validator import Validator
+
+_with_gaps = LAYOUTS["gaps between rows"]
 
 
 @dataclass(frozen=True)
@@ -118,20 +120,12 @@ def _problem(fusion: Fusion, arguments: tuple[object, ...], verdict: Verdict) ->
 def _grid(fusion: Fusion) -> Iterator[tuple[object, ...]]:
     for arguments in fusion.examples():
         yield arguments
-        if any(_can_have_gaps(argument) for argument in arguments):
-            yield tuple(_with_gaps(argument) for argument in arguments)
+        if any(map(_has_rows, arguments)):
+            yield tuple(_with_gaps(argument) if _has_rows(argument) else argument for argument in arguments)
 
 
-def _can_have_gaps(argument: object) -> bool:
+def _has_rows(argument: object) -> TypeGuard[Tensor]:
     return isinstance(argument, Tensor) and argument.dim() > 1
-
-
-def _with_gaps(argument: object) -> object:
-    """A tensor whose rows lie apart; anything else as it is."""
-    if not isinstance(argument, Tensor) or argument.dim() < 2:
-        return argument
-    sizes = (*argument.shape[:-1], argument.shape[-1] + 3)
-    return torch.zeros(sizes, dtype=argument.dtype)[..., : argument.shape[-1]].copy_(argument)
 
 
 def _elements(arguments: tuple[object, ...]) -> int:

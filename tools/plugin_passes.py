@@ -10,6 +10,8 @@ from types import MappingProxyType
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
+from vllm_ir.frontends.entry_points import load, origin_of
+
 GROUP = "xdsl.universe"
 """xDSL's entry point group; `xdsl-opt` reads it as well."""
 
@@ -29,8 +31,8 @@ def plugin_passes() -> Mapping[str, Callable[[], type[ModulePass]]]:
     for point in entry_points(group=GROUP):
         if point.module.partition(".")[0] in _NOT_PLUGINS:
             continue
-        origin = f"entry point {point.name!r} of group {GROUP!r} ({point.value})"
-        for name, factory in _loaded(point, origin).all_passes.items():
+        origin = origin_of(point)
+        for name, factory in _loaded(point).all_passes.items():
             if name in origins:
                 raise RuntimeError(f"pass {name!r} is there twice: {origins[name]}, {origin}; uninstall one")
             origins[name] = origin
@@ -38,15 +40,10 @@ def plugin_passes() -> Mapping[str, Callable[[], type[ModulePass]]]:
     return MappingProxyType(found)
 
 
-def _loaded(point: EntryPoint, origin: str) -> Universe:
-    try:
-        universe = point.load()
-    except Exception as error:
-        raise RuntimeError(
-            f"{origin} raised {type(error).__name__}: {error}; repair or uninstall its package"
-        ) from error
+def _loaded(point: EntryPoint) -> Universe:
+    universe = load(point)
     if not isinstance(universe, Universe):
-        raise RuntimeError(f"{origin} must be an xdsl.universe.Universe, is {universe!r}")
+        raise RuntimeError(f"{origin_of(point)} must be an xdsl.universe.Universe, is {universe!r}")
     return universe
 
 

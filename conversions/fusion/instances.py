@@ -14,7 +14,7 @@ from vllm_ir.conversions.fusion.fusion import Numerics
 from vllm_ir.conversions.fusion.matcher import Match, Miss, disagreement
 from vllm_ir.conversions.fusion.pattern import Side, Variant
 from vllm_ir.conversions.trace import Examples
-from vllm_ir.dialects.vllm_ir.types import shape_of, sizes_of, strides_of
+from vllm_ir.dialects.vllm_ir.types import is_symbolic, shape_of
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.types import is_shaped, is_tensor
 from vllm_ir.frontends.fx.values import decode
@@ -49,7 +49,8 @@ class Instances:
                 return Miss(len(variant.nodes), root, f"nothing says what argument {number} of the fusion is")
         kinds = tuple([_tensor_type(match.tensors[argument].type) for argument in variant.side.arguments])
         parameters = tuple(match.parameters.items())
-        if all(_is_static(kind) for kind in kinds):
+        # Most types say nothing of their layout, and have no symbols then.
+        if not any(not isinstance(kind.encoding, NoneAttr) and is_symbolic(kind) for kind in kinds):
             instance = _static(variant, kinds, parameters, self.allowed)
         elif (instance := self._known.get((variant, kinds, parameters))) is None:
             instance = _traced(variant, kinds, parameters, self.allowed, self.examples)
@@ -85,12 +86,6 @@ def _traced(
             return f"{which} does not take operands of these types: {error_summary(error)}"
     reason = _mismatch(*sides)
     return Instance(*sides) if reason is None else reason
-
-
-def _is_static(kind: TensorType[Attribute]) -> bool:
-    if isinstance(kind.encoding, NoneAttr):
-        return True
-    return not any(isinstance(size, str) for size in (*sizes_of(kind), *(strides_of(kind) or ())))
 
 
 def _mismatch(before: Side, after: Side) -> str | None:

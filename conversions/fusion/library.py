@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 from hashlib import sha256
 from inspect import getfile
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import cast
 
 import torch
 from xdsl.ir import Operation, OpResult
@@ -22,10 +22,9 @@ from vllm_ir.conversions.fusion.fusion import Fusion
 from vllm_ir.conversions.fusion.matcher import Matcher
 from vllm_ir.conversions.fusion.ordering import ordered
 from vllm_ir.conversions.fusion.pattern import Key, Variant, key_of
-from vllm_ir.conversions.trace import Decompositions
+from vllm_ir.conversions.trace import Decompositions, inductor_decompositions
 
 INDEX = Path(__file__).parent / "catalog" / "index.json"
-Entry: TypeAlias = list[object]
 
 
 @dataclass(frozen=True)
@@ -146,8 +145,4 @@ def _index() -> Mapping[str, Mapping[str, object]]:
 
 @cache
 def _table(decompose: bool) -> Decompositions | None:
-    if not decompose:
-        return None
-    from torch._inductor.decomposition import select_decomp_table  # loads Inductor
-
-    return select_decomp_table()
+    return inductor_decompositions() if decompose else None

@@ -173,14 +173,12 @@ class Variant:
 
     def trace(
         self,
-        function: object,
+        function: Callable[..., object],
         kinds: Sequence[TensorType[Attribute]],
         parameters: Mapping[int, object],
         examples: Examples,
     ) -> Side:
         """A side on operands of these types, with other values of parameters; raises what tracing raises."""
-        if not callable(function):
-            raise TypeError(f"{function!r} is no function")
 
         def call(*operands: object) -> object:
             return function(*self.filled(operands, parameters))

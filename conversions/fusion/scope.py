@@ -10,10 +10,11 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import entry_points
 from typing import cast
 
 from vllm_ir.conversions.fusion.fusion import Fusion
+from vllm_ir.frontends.entry_points import load, origin_of
 
 GROUP = "vllm_ir.fusions"
 """Entry points that name a `Fusion` or a sequence of them."""
@@ -30,7 +31,8 @@ def using_fusions(*fusions: Fusion) -> Generator[None]:
     """
     token = _added.set((*_added.get(), *fusions))
     try:
-        _by_name(fusions_in_scope())
+        if fusions:  # to look for those of others takes time, which compilations without fusions do not have
+            _by_name(fusions_in_scope())
         yield
     finally:
         _added.reset(token)
@@ -83,18 +85,10 @@ def _own() -> tuple[Fusion, ...]:
 def _of_others() -> tuple[Fusion, ...]:
     found: list[Fusion] = []
     for point in entry_points(group=GROUP):
-        try:
-            loaded: object = point.load()
-        except Exception as error:
-            raise RuntimeError(f"{_origin(point)} raised {type(error).__name__}: {error}; repair it") from error
+        loaded = load(point)
         items = list(cast("Sequence[object]", loaded)) if isinstance(loaded, tuple | list) else [loaded]
         for item in items:
             if not isinstance(item, Fusion):
-                raise RuntimeError(f"{_origin(point)} is {type(item).__name__}, not a Fusion or a sequence of them")
+                raise RuntimeError(f"{origin_of(point)} is {type(item).__name__}, not a Fusion or a sequence of them")
             found.append(item)
     return tuple(found)
-
-
-def _origin(point: EntryPoint) -> str:
-    owner = f"distribution {point.dist.name!r}" if point.dist is not None else "an unknown distribution"
-    return f"fusions of {owner}: entry point {point.name!r} of group {GROUP!r} ({point.value})"

@@ -7,11 +7,12 @@ behind all that the replacement needs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from vllm_ir.conversions.errors import name_text
 from vllm_ir.conversions.fusion.matcher import Match, Miss
 from vllm_ir.conversions.fusion.pattern import Side, Variant, is_matchable
 from vllm_ir.conversions.inline import inline
@@ -41,9 +42,11 @@ class Order:
         for number, op in enumerate(operations, 1):
             self._places[op] = start + number * step
 
-    def forget(self, op: Operation) -> None:
-        """Note that an operation is gone."""
+    def erase(self, op: Operation) -> None:
+        """Take an operation away that nothing uses."""
         del self._places[op]
+        op.detach()
+        op.erase()
 
 
 @dataclass
@@ -65,7 +68,7 @@ def site_of(match: Match, variant: Variant, order: Order) -> Site | Miss:
     for op in matched:
         for result in op.results:
             if result not in outputs and (user := _outside(result, matched)) is not None and op.operands:
-                return Miss(len(matched), op, f"%{result.name_hint} is also used by {_described(user)}")
+                return Miss(len(matched), op, f"%{result.name_hint} is also used by {name_text(user)}")
     late = sorted(_dependents(outputs, matched, order, order[last]), key=order.__getitem__)
     for op in late:
         if not is_matchable(op):
@@ -122,18 +125,7 @@ def replace(
         op.detach()
         block.insert_op_before(op, last)
     order.place_before(site.late, last)
-    for op in _backwards(site, order):
+    for op in sorted(set(site.match.operations.values()), key=order.__getitem__, reverse=True):
         if not any(result.uses for result in op.results):
-            order.forget(op)
-            op.detach()
-            op.erase()
+            order.erase(op)
     return new
-
-
-def _backwards(site: Site, order: Order) -> Iterator[Operation]:
-    yield from sorted(set(site.match.operations.values()), key=order.__getitem__, reverse=True)
-
-
-def _described(op: Operation) -> str:
-    name = op.results[0].name_hint if op.results else None
-    return f"%{name}" if name else op.name

@@ -65,12 +65,12 @@ def _check(op: Operation, places: Mapping[str, Place]) -> None:
     pieces = {index: cut for index, value in enumerate(op.operands) if (cut := sharding_of(value.owner)) is not None}
     if stated is None:
         for index, cut in pieces.items():
-            if not _gathers(op, cut):
+            if not _is_collective(op, ALL_GATHER, cut):
                 fail(op, f"{_named(op.operands[index])} is a piece ({cut}), and only an all_gather makes it whole")
         return
     if pieces:
         _check_rows(op, stated, pieces)
-    elif not _scatters(op, stated) and not _takes_own_rows(op, stated, places):
+    elif not _is_collective(op, REDUCE_SCATTER, stated) and not _takes_own_rows(op, stated, places):
         fail(op, f"is said to give pieces ({stated}), and neither scatters rows nor takes the rank's own")
 
 
@@ -89,22 +89,10 @@ def _check_rows(op: Operation, stated: Sharding, pieces: Mapping[int, Sharding])
         fail(op, f"operands and results are pieces of {' and '.join(map(str, sorted(count, key=str)))} rows")
 
 
-def _gathers(op: Operation, cut: Sharding) -> bool:
-    collective = collective_of(op)
-    return collective is not None and (collective.kind, collective.dimension, collective.group) == (
-        ALL_GATHER,
-        cut.dimension,
-        cut.group,
-    )
-
-
-def _scatters(op: Operation, stated: Sharding) -> bool:
-    collective = collective_of(op)
-    return collective is not None and (collective.kind, collective.dimension, collective.group) == (
-        REDUCE_SCATTER,
-        stated.dimension,
-        stated.group,
-    )
+def _is_collective(op: Operation, kind: str, stated: Sharding) -> bool:
+    """Whether an operation is a collective of that kind over the pieces that are stated."""
+    found = collective_of(op)
+    return found is not None and (found.kind, found.dimension, found.group) == (kind, stated.dimension, stated.group)
 
 
 def _takes_own_rows(op: Operation, stated: Sharding, places: Mapping[str, Place]) -> bool:

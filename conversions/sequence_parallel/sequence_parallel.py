@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xdsl.context import Context
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, ModuleOp, StringAttr
-from xdsl.ir import Operation
+from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.conversions.analysis.polynomials import Number, divide, equal, not_greater, parse
 from vllm_ir.conversions.collectives import ALL_REDUCE, Collective, collective_bytes, collective_of, row_bytes
 from vllm_ir.conversions.donations import drop_invalid_donations
-from vllm_ir.conversions.errors import describe, location_text
+from vllm_ir.conversions.errors import named_place
+from vllm_ir.conversions.notes import text_array
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.conversions.sequence_parallel.check_shards import check_shards
 from vllm_ir.conversions.sequence_parallel.plan import Plan, Region, Rows, Sum, leading_sizes
@@ -93,14 +93,14 @@ class _Sharding:
         done = self.rewrites.done
         for region in plan.regions():
             self._rewrite(region)
-        self.unsharded.extend(f"{_text(op)}: {reason}" for op, reason in plan.unused.items())
+        self.unsharded.extend(f"{named_place(op)}: {reason}" for op, reason in plan.unused.items())
         if self.rewrites.done > done:
             drop_invalid_donations(function)
 
     def _rewrite(self, region: Region) -> None:
         first = region.sums[0].collective.op
         if self.rewrites.take(first, f"is scattered, one of {len(region.sums)} that share pieces"):
-            self.sharded.extend(_text(entry.collective.op) for entry in region.sums)
+            self.sharded.extend(named_place(entry.collective.op) for entry in region.sums)
             self.rewriter.rewrite(region)
 
     def _sums(self, function: FuncOp) -> Iterator[Sum]:
@@ -114,7 +114,7 @@ class _Sharding:
             if isinstance(rows, Rows):
                 yield Sum(collective, rows)
             else:
-                self.unsharded.append(f"{_text(op)}: {rows}")
+                self.unsharded.append(f"{named_place(op)}: {rows}")
 
     def _rows(self, collective: Collective) -> Rows | str:
         """How the rows of a sum are shared, or why they are not."""
@@ -151,7 +151,7 @@ class _Sharding:
             self.unsharded.append("the module has no all_reduce")
         for name, texts in ((SHARDED_SUMS, self.sharded), (UNSHARDED_SUMS, self.unsharded)):
             if texts:
-                self.module.attributes[name] = ArrayAttr([StringAttr(text) for text in texts])
+                self.module.attributes[name] = text_array(texts)
 
 
 def _count(sizes: tuple[int | str, ...]) -> Number | None:
@@ -172,13 +172,6 @@ def _bytes(module: ModuleOp) -> StringAttr:
     except FxImportError:
         return StringAttr("depends on dynamic sizes")
     return StringAttr(str(moved) if moved.denominator == 1 else f"{float(moved):.1f}")
-
-
-def _text(op: Operation) -> str:
-    """Where a sum is, and what it is called."""
-    where = location_text(op)
-    name = op.results[0].name_hint
-    return f"{where + ': ' if where else ''}{describe(op)}{f' %{name}' if name else ''}"
 
 
 __all__ = ["COLLECTIVE_BYTES", "SHARDED_SUMS", "UNSHARDED_SUMS", "SequenceParallelPass"]

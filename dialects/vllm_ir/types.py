@@ -333,6 +333,11 @@ def strides_of(type: Attribute) -> tuple[int | str, ...] | None:
     return None if DYNAMIC_INDEX in shape else contiguous_strides(shape)
 
 
+def is_symbolic(kind: TensorType[Attribute] | BufferType) -> bool:
+    """Whether a size or a stride of a type is no number."""
+    return any(isinstance(size, str) for size in (*sizes_of(kind), *(strides_of(kind) or ())))
+
+
 def offset_of(type: BufferType) -> int | str:
     """Offset of a buffer in its storage, in elements."""
     return 0 if isinstance(type.offset, NoneAttr) else type.offset.data

@@ -109,13 +109,9 @@ def check_windows(op: ViewOp, overload: OpOverload) -> None:
     Raises:
         OperationVerifyError: they are not, or PyTorch refuses the view.
     """
-    base = op.base.type
-    if not isinstance(base, BufferType) or static_window(base) is None or len(op.operands) > 1:
+    windows = _windows_of(op, overload)
+    if windows is None:
         return
-    try:
-        windows = _windows(overload, op.args, op.kwargs, base)
-    except FxImportError as error:
-        raise OperationVerifyError(op, f"@{op.target}: {error.reason}") from error
     if len(windows) != len(op.results):
         raise OperationVerifyError(op, f"@{op.target} gives {len(windows)} views, the text states {len(op.results)}")
     for index, (window, stated) in enumerate(zip(windows, op.result_types, strict=True)):
@@ -137,19 +133,23 @@ def check_new_memory(op: CallOp, overload: OpOverload) -> None:
     Raises:
         OperationVerifyError: a result is a window onto the buffer. It is not found out where sizes are dynamic.
     """
-    base = op.operands[0].type
-    if not isinstance(base, BufferType) or static_window(base) is None or len(op.operands) > 1:
-        return
-    try:
-        windows = _windows(overload, op.args, op.kwargs, base)
-    except FxImportError as error:
-        raise OperationVerifyError(op, f"@{op.target}: {error.reason}") from error
-    for index, window in enumerate(windows[: len(op.results)]):
+    for index, window in enumerate((_windows_of(op, overload) or ())[: len(op.results)]):
         if window is not None and not isinstance(op.results[index].type, BufferType):
             name = result_text(op, index)
             raise OperationVerifyError(
-                op, f"@{op.target} gives a window onto {base}, the text states new memory for {name}"
+                op, f"@{op.target} gives a window onto {op.operands[0].type}, the text states new memory for {name}"
             )
+
+
+def _windows_of(op: CallOp | ViewOp, overload: OpOverload) -> tuple[BufferType | None, ...] | None:
+    """What a view operator gives of a buffer, as `_windows` says it; None where sizes are dynamic, or of a value."""
+    base = op.operands[0].type
+    if not isinstance(base, BufferType) or static_window(base) is None or len(op.operands) > 1:
+        return None
+    try:
+        return _windows(overload, op.args, op.kwargs, base)
+    except FxImportError as error:
+        raise OperationVerifyError(op, f"@{op.target}: {error.reason}") from error
 
 
 def _same_window(window: BufferType, stated: Attribute) -> bool:

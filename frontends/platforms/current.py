@@ -3,6 +3,7 @@
 import functools
 from importlib.metadata import EntryPoint, entry_points
 
+from vllm_ir.frontends.entry_points import load, origin_of
 from vllm_ir.frontends.platforms.known import KNOWN
 from vllm_ir.frontends.platforms.platform import Platform
 
@@ -27,13 +28,7 @@ def detect() -> Platform:
 
 
 def _loaded(point: EntryPoint) -> type[Platform]:
-    origin = f"entry point {point.name!r} of group {GROUP!r} ({point.value})"
-    try:
-        found = point.load()
-    except Exception as error:
-        raise RuntimeError(
-            f"{origin} raised {type(error).__name__}: {error}; repair or uninstall its package"
-        ) from error
+    found = load(point)
     if not (isinstance(found, type) and issubclass(found, Platform)):
-        raise RuntimeError(f"{origin} must be a subclass of vllm_ir.Platform, is {found!r}")
+        raise RuntimeError(f"{origin_of(point)} must be a subclass of vllm_ir.Platform, is {found!r}")
     return found

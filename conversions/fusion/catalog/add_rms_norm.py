@@ -19,10 +19,8 @@ def _before(
     return ops.rms_norm(total, weight, epsilon, variance_size), total
 
 
-def _after(
-    x: Tensor, residual: Tensor, weight: Tensor | None, epsilon: float, variance_size: int | None
-) -> tuple[Tensor, Tensor]:
-    return ops.fused_add_rms_norm(x, residual, weight, epsilon, variance_size)
+def _after(*arguments: object) -> object:
+    return ops.fused_add_rms_norm(*arguments)
 
 
 def _numerics(x: Tensor, residual: Tensor, *_: object) -> Numerics:

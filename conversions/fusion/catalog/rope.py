@@ -36,19 +36,8 @@ def _qk_norm_rope(
     return *ops.rotary_embedding(positions, query, key, head_size, table, is_neox), value
 
 
-def _qk_norm_rope_fused(
-    qkv: Tensor,
-    positions: Tensor,
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
-    epsilon: float,
-    heads: int,
-    kv_heads: int,
-    head_size: int,
-    table: Tensor,
-    is_neox: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return ops.qk_norm_rope(qkv, positions, q_weight, k_weight, epsilon, heads, kv_heads, head_size, table, is_neox)
+def _qk_norm_rope_fused(*arguments: object) -> object:
+    return ops.qk_norm_rope(*arguments)
 
 
 def _cached(
@@ -112,36 +101,8 @@ def _qk_norm_rope_cache(
     return query, key, value, *_cached(key, value, key_cache, value_cache, slots, kv_heads, head_size)
 
 
-def _qk_norm_rope_cache_fused(
-    qkv: Tensor,
-    positions: Tensor,
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
-    epsilon: float,
-    heads: int,
-    kv_heads: int,
-    head_size: int,
-    table: Tensor,
-    is_neox: bool,
-    key_cache: Tensor,
-    value_cache: Tensor,
-    slots: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return ops.qk_norm_rope_and_cache(
-        qkv,
-        positions,
-        q_weight,
-        k_weight,
-        epsilon,
-        heads,
-        kv_heads,
-        head_size,
-        table,
-        is_neox,
-        key_cache,
-        value_cache,
-        slots,
-    )
+def _qk_norm_rope_cache_fused(*arguments: object) -> object:
+    return ops.qk_norm_rope_and_cache(*arguments)
 
 
 def _normed_examples() -> Iterator[tuple[object, ...]]:
