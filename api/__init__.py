@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vllm_ir import op
     from vllm_ir.backends.fx.export import export_fx
     from vllm_ir.backends.interpreter.interpret import interpret, interpret_ranks
-    from vllm_ir.conversions.fusion import Fusion, Numerics, using_fusions
+    from vllm_ir.conversions.fusion import AnyString, Fusion, Numerics, using_fusions
     from vllm_ir.frontends.fx.importer import import_callable, import_exported, import_fx
     from vllm_ir.frontends.ops.device_kernels.kernel import device_kernel
     from vllm_ir.frontends.platforms import Platform, current_platform
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from vllm_ir.tools.validation.find_fault import bisect
 
 __all__ = [
+    "AnyString",
     "Fusion",
     "IrOp",
     "IrOpImpl",
@@ -97,6 +98,7 @@ __all__ = [
 
 _HOMES: Mapping[str, str] = MappingProxyType(
     {
+        "AnyString": "vllm_ir.conversions.fusion",
         "Fusion": "vllm_ir.conversions.fusion",
         "IrOp": "vllm_ir.tools.providers",
         "IrOpImpl": "vllm_ir.tools.providers",

@@ -2,8 +2,9 @@
 
 `reduce_scatter(mm(a, w))` and `mm(all_gather(x), w)` become as many products of rows as the group has ranks, each with
 a collective of its own, all of which are begun before any of them is waited for. A part has rows of every rank's piece,
-so that each rank gets its piece in order, and as many bytes are moved as before. The sums of a row are the same sums. A
-library may add them in another order for fewer rows, so results are equal up to the order of additions.
+so that each rank gets its piece in order, and as many bytes are moved as before. The sums of a row are the same sums: a
+bias is in each row of a part as it was in that of the whole. A library may add them in another order for fewer rows, so
+results are equal up to the order of additions. What products there are is said in `row_products.py`.
 
 Which operations were split stays in the module's `vllm_ir.split_products`, which were not and why in
 `vllm_ir.unsplit_products`. What operations stated about pieces is checked before, and not stated any more behind.
@@ -11,8 +12,9 @@ Which operations were split stays in the module's `vllm_ir.split_products`, whic
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -24,25 +26,25 @@ from xdsl.utils.exceptions import PassFailedException
 from vllm_ir.conversions.analysis.polynomials import divide, equal, parse
 from vllm_ir.conversions.collectives import ALL_GATHER, REDUCE_SCATTER, Collective, collective_of
 from vllm_ir.conversions.errors import describe, named_place
-from vllm_ir.conversions.fusion.pattern import is_matchable
+from vllm_ir.conversions.fusion.pattern import acts_outside, is_matchable
 from vllm_ir.conversions.fusion.sites import Order
 from vllm_ir.conversions.inline import inline
 from vllm_ir.conversions.notes import text_array
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
+from vllm_ir.conversions.row_products import RowProduct, row_product
 from vllm_ir.conversions.sequence_parallel import SHARDED, check_shards
 from vllm_ir.conversions.trace import Examples, Traced, trace_callable
-from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.dialects.vllm_ir.types import sizes_of
 from vllm_ir.frontends.distributed.group_places import group_places
 from vllm_ir.frontends.fx.build import CallBuilder
+from vllm_ir.frontends.fx.errors import FxImportError, error_summary
 from vllm_ir.frontends.fx.types import is_tensor
 
 SPLIT = "vllm_ir.split_products"
 UNSPLIT = "vllm_ir.unsplit_products"
 
-_PRODUCT = "aten.mm.default"
 _functional = torch.ops._c10d_functional
 
 
@@ -88,31 +90,48 @@ class _Parts:
     group: str
     ranks: int
 
-    def scattered_product(self, a: Tensor, weight: Tensor) -> Tensor:
-        """`reduce_scatter(a @ weight)`."""
-        parts = a.view(self.ranks, self.ranks, a.shape[0] // self.ranks**2, a.shape[1])
+    def scattered_product(self, product: RowProduct, *operands: Tensor) -> Tensor:
+        """`reduce_scatter` of the product."""
         sent = [
             _functional.reduce_scatter_tensor(
-                parts[:, part].reshape(a.shape[0] // self.ranks, a.shape[1]) @ weight, "sum", self.ranks, self.group
+                product.of(self._cut(product, operands, part)), "sum", self.ranks, self.group
             )
             for part in range(self.ranks)
         ]
         return torch.cat([_functional.wait_tensor(piece) for piece in sent])
 
-    def gathered_products(self, x: Tensor, *weights: Tensor) -> tuple[Tensor, ...]:
-        """`all_gather(x) @ weight` for each weight."""
+    def gathered_products(self, products: Sequence[RowProduct], x: Tensor, *operands: Tensor) -> tuple[Tensor, ...]:
+        """The products of `all_gather(x)`, which is the left side of each; `operands` are those of all of them."""
         rows = x.shape[0] // self.ranks
-        parts = x.view(self.ranks, rows, x.shape[1])
+        # Nothing is computed, and gloo knows no 8-bit floats: their bytes are sent.
+        as_bytes = x.is_floating_point() and x.itemsize == 1
+        parts = (x.view(torch.uint8) if as_bytes else x).reshape(self.ranks, rows, x.shape[1])
         sent = [
             _functional.all_gather_into_tensor(parts[part].contiguous(), self.ranks, self.group)
             for part in range(self.ranks)
         ]
-        products: list[list[Tensor]] = []
-        for piece in sent:
-            part = _functional.wait_tensor(piece)
-            products.append([(part @ weight).view(self.ranks, rows, weight.shape[1]) for weight in weights])
-        whole = (torch.stack(parts, 1) for parts in zip(*products, strict=True))
+        found: list[list[Tensor]] = []
+        for part, piece in enumerate(sent):
+            left = _functional.wait_tensor(piece)
+            left = left.view(x.dtype) if as_bytes else left
+            remaining = iter(operands)
+            found.append([])
+            for product in products:
+                given = [next(remaining) for _ in range(len(product.op.operands) - 1)]
+                given.insert(product.cut[0], left)
+                result = product.of(self._cut(product, given, part, done=1))
+                found[-1].append(result.view(self.ranks, rows, result.shape[1]))
+        whole = (torch.stack(pieces, 1) for pieces in zip(*found, strict=True))
         return tuple(result.view(x.shape[0] * self.ranks, result.shape[-1]) for result in whole)
+
+    def _cut(self, product: RowProduct, operands: Sequence[Tensor], part: int, done: int = 0) -> list[Tensor]:
+        """The operands of a part of a product; the first `done` of those that are cut are so already."""
+        given = list(operands)
+        for index in product.cut[done:]:
+            whole = given[index]
+            parts = whole.reshape(self.ranks, self.ranks, whole.shape[0] // self.ranks**2, whole.shape[1])
+            given[index] = parts[:, part].reshape(whole.shape[0] // self.ranks, whole.shape[1])
+        return given
 
 
 class _Splitting:
@@ -158,36 +177,56 @@ class _Splitting:
         users = [use.operation for use in collective.result.uses]
         products = [collective.source.owner] if scatters else sorted(dict.fromkeys(users), key=order.__getitem__)
         whole = collective.source if scatters else collective.result
-        matching = [op for op in products if isinstance(op, CallOp) and _is_product_of_rows(op, whole, scatters)]
+        matching = [product for op in products if (product := row_product(op, None if scatters else whole)) is not None]
         if not products or len(matching) < len(products):
-            others = [op for op in products if op not in matching]
+            known = [product.op for product in matching]
+            others = [op for op in products if op not in known]
             what = describe(others[0]) if others and isinstance(others[0], Operation) else "nothing that is computed"
             return (
                 f"{what} is {'what it scatters' if scatters else 'behind it'}, which is no matrix product of its rows"
             )
         if scatters and any(use.operation is not collective.op for use in whole.uses):
             return f"%{whole.name_hint} is used by others as well"
-        place = collective.op if scatters else matching[0]
-        weights = [op.operands[_operand(op, 1)] for op in matching]
-        late = _late(weights, place, order)
+        return self._in_parts(collective, matching, order)
+
+    def _in_parts(self, collective: Collective, products: Sequence[RowProduct], order: Order) -> str | None:
+        """Do a collective and its products in parts; otherwise the reason why not."""
+        parts = _Parts(collective.group, self.places[collective.group].ranks)
+        if collective.kind == REDUCE_SCATTER:
+            (product,) = products
+            operands, at = list(product.op.operands), collective.operations[-1]
+            program = partial(parts.scattered_product, product)
+        else:
+            others = [
+                operand for product in products for operand in product.op.operands if operand is not collective.result
+            ]
+            operands, at = [collective.source, *others], products[0].op
+            program = partial(parts.gathered_products, products)
+        late = _late(operands, at, order)
         if late is None:
-            return "a matrix comes behind the first product and cannot be moved"
-        if self.rewrites.take(collective.op, "is done in parts"):
-            self._replace(collective, matching, weights, late, order)
-            return None
-        return f"option limit is {self.rewrites.limit}"
+            return "an operand of a product comes behind the first product and cannot be moved"
+        types = [operand.type for operand in operands if is_tensor(operand.type)]
+        key = (collective.kind, parts, *(product.key for product in products), *types)
+        try:
+            if key not in self.traced:
+                self.traced[key] = trace_callable(program, types, self.examples, pure=True)
+        except FxImportError as error:
+            return f"its parts are refused: {error_summary(error)}"
+        if not self.rewrites.take(collective.op, "is done in parts"):
+            return f"option limit is {self.rewrites.limit}"
+        self._replace(collective, products, self.traced[key], operands, late, at, order)
+        return None
 
     def _replace(
         self,
         collective: Collective,
-        products: Sequence[CallOp],
-        weights: Sequence[SSAValue],
+        products: Sequence[RowProduct],
+        traced: Traced,
+        operands: Sequence[SSAValue],
         late: Sequence[Operation],
+        at: Operation,
         order: Order,
     ) -> None:
-        scatters = collective.kind == REDUCE_SCATTER
-        parts = _Parts(collective.group, self.places[collective.group].ranks)
-        at = collective.operations[-1] if scatters else products[0]
         block = at.parent
         if block is None:
             raise ValueError(f"{at.name} is not in a block")
@@ -203,28 +242,17 @@ class _Splitting:
 
         b = CallBuilder(insert)
         b.at(at)
-        first = products[0].operands[_operand(products[0], 0)] if scatters else collective.source
-        program = parts.scattered_product if scatters else parts.gathered_products
-        results = self._insert((collective.kind, parts), program, [first, *weights], b)
-        olds = [collective.result] if scatters else [op.results[0] for op in products]
-        for old, result in zip(olds, results, strict=True):
+        scatters = collective.kind == REDUCE_SCATTER
+        olds = [collective.result] if scatters else [product.op.results[0] for product in products]
+        for old, result in zip(olds, inline(traced, operands, self.examples.original, b), strict=True):
             if result.type != old.type:
                 result = b.add(RelayoutOp.create(operands=[result], result_types=[old.type])).results[0]
             old.replace_all_uses_with(result)
             result.name_hint = old.name_hint
         order.place_before(new, at)
-        gone = [*products, *collective.operations] if scatters else [*collective.operations, *products]
-        for op in reversed(gone):
+        whole = [product.op for product in products]
+        for op in reversed([*whole, *collective.operations] if scatters else [*collective.operations, *whole]):
             order.erase(op)
-
-    def _insert(
-        self, key: Hashable, program: Callable[..., object], operands: Sequence[SSAValue], b: CallBuilder
-    ) -> list[SSAValue]:
-        types = [operand.type for operand in operands if is_tensor(operand.type)]
-        full = (key, *types)
-        if full not in self.traced:
-            self.traced[full] = trace_callable(program, types, self.examples, pure=True)
-        return inline(self.traced[full], operands, self.examples.original, b)
 
     def note(self) -> None:
         if not self.split and not self.unsplit:
@@ -232,21 +260,6 @@ class _Splitting:
         for name, texts in ((SPLIT, self.split), (UNSPLIT, self.unsplit)):
             if texts:
                 self.module.attributes[name] = text_array(texts)
-
-
-def _operand(op: CallOp, position: int) -> int:
-    """The number of the operand that is an argument of a product."""
-    # `x @ x` has one operand.
-    return min(position, len(op.operands) - 1)
-
-
-def _is_product_of_rows(op: CallOp, whole: SSAValue, gives: bool) -> bool:
-    """Whether `op` is a matrix product that gives `whole`, or of which `whole` is the left side and no more."""
-    if op.target != _PRODUCT:
-        return False
-    if gives:
-        return op.results[0] is whole
-    return op.operands[0] is whole and len(op.operands) == 2
 
 
 def _late(values: Sequence[SSAValue], place: Operation, order: Order) -> list[Operation] | None:
@@ -257,7 +270,7 @@ def _late(values: Sequence[SSAValue], place: Operation, order: Order) -> list[Op
         op = value.owner
         if not isinstance(op, Operation) or order[op] < order[place] or op in found:
             return True
-        if op is place or not is_matchable(op) or not all(map(visit, op.operands)):
+        if op is place or acts_outside(op) or not is_matchable(op) or not all(map(visit, op.operands)):
             return False
         found[op] = None
         return True

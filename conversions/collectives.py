@@ -16,9 +16,11 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.types import byte_size, element_type_of, sizes_of
-from vllm_ir.frontends.distributed.group_places import Place, group_of, group_places
+from vllm_ir.frontends.distributed.group_names import group_of
+from vllm_ir.frontends.distributed.group_places import Place, group_places
 from vllm_ir.frontends.fx.symbols import evaluate
 from vllm_ir.frontends.fx.types import is_tensor
+from vllm_ir.frontends.ops.collective_norms import BEHIND_SUM
 
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER = "all_reduce", "reduce_scatter", "all_gather"
 
@@ -71,6 +73,12 @@ def collective_of(op: Operation) -> Collective | None:
     return Collective(kind, group, source, wait.results[0], (op, wait), _reduction(op))
 
 
+def _fused_sum(op: Operation) -> Collective | None:
+    """The sum that a fused op begins with; its result is in no value."""
+    group = group_of(op) if op.name.removeprefix("vllm_ir.") in BEHIND_SUM else None
+    return None if group is None else Collective(ALL_REDUCE, group, op.operands[0], op.results[0], (op,))
+
+
 def _reduction(op: CallOp) -> str:
     given = op.arguments()[1]
     return given.data.lower() if isinstance(given, StringAttr) else "sum"
@@ -116,7 +124,7 @@ def traffic(module: ModuleOp) -> Iterator[Traffic]:
     """
     places = group_places(module)
     for op in module.walk():
-        collective = collective_of(op)
+        collective = collective_of(op) or _fused_sum(op)
         if collective is not None and collective.group in places:
             yield traffic_of(collective, places[collective.group])
 

@@ -1,13 +1,14 @@
 """`fuse`: groups of operations become the operations that fusions put in their place.
 
 Which fusions there are is said in `fusion/scope.py`; how one is declared, in `fusion/fusion.py`. What was fused where
-stays in the module's `vllm_ir.fused` attribute, and with `explain` what came close in `vllm_ir.unfused`.
+stays in the module's `vllm_ir.fused` attribute, and with `explain` what came close in `vllm_ir.unfused`, and why the
+other fusions found nothing in `vllm_ir.unlike`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from itertools import islice
 
@@ -31,6 +32,7 @@ from vllm_ir.frontends.ops import ops
 
 FUSED = "vllm_ir.fused"
 UNFUSED = "vllm_ir.unfused"
+UNLIKE = "vllm_ir.unlike"
 _MOST_MATCHES = 16
 """How many matches of one root are tried that differ only in attributes or types."""
 
@@ -84,23 +86,35 @@ class _Fusing:
         self.made: list[Operation] = []
         """What fusions have put into the program; some may be fused again."""
         self.misses: dict[str, dict[Operation, tuple[int, str]]] = {}
+        self.feeding: dict[Operation, frozenset[Key]] = {}
+        """Of roots that were looked at, and whose operands have not changed since."""
+        self.present: set[Key] = set()
+        """What the functions have, if it is asked why fusions found nothing."""
 
     def run(self, function: FuncOp) -> None:
         present: dict[Key, list[Operation]] = {}
         for op in function.block.ops:
             present.setdefault(key_of(op), []).append(op)
-        if self.library.roots.isdisjoint(present):
-            return
-        order = Order(function)
+        if not self.library.roots.isdisjoint(present):
+            self._run(present, Order(function))
+        if self.explain:
+            self.present |= present.keys()
+
+    def _run(self, present: dict[Key, list[Operation]], order: Order) -> None:
         for sketch in self.library.sketches:
-            if sketch.root not in present or not sketch.looked_for <= present.keys():
+            if sketch.root not in present or not (self.explain or sketch.looked_for <= present.keys()):
                 continue
             # What a fusion puts into the program may be the root of one that comes later; were it one of its own, there
             # might be no end.
             for op in list(present[sketch.root]):
-                if op.parent is not None and (self.explain or sketch.feeding <= feeding_keys(op)):
+                if op.parent is not None and (self.explain or sketch.feeding <= self._feeding(op)):
                     for new in self._try(self.library.matcher(sketch), op, order):
                         present.setdefault(key_of(new), []).append(new)
+
+    def _feeding(self, op: Operation) -> frozenset[Key]:
+        if (known := self.feeding.get(op)) is None:
+            known = self.feeding[op] = feeding_keys(op)
+        return known
 
     def _try(self, matcher: Matcher, root: Operation, order: Order) -> list[Operation]:
         variant, misses = matcher.variant, list[Miss]()
@@ -119,6 +133,8 @@ class _Fusing:
                 self.applied.setdefault(variant.fusion.name, []).append(where)
                 new = replace(site, variant, instance.after, self.instances.examples.original, order)
                 self.made += new
+                for user in [use.operation for op in new for result in op.results for use in result.uses]:
+                    self.feeding.pop(user, None)
                 return new
         if matcher.miss is not None:
             misses.append(matcher.miss)
@@ -150,6 +166,19 @@ class _Fusing:
         }
         if any(left.values()):
             module.attributes[UNFUSED] = _lists({name: texts for name, texts in left.items() if texts})
+        if self.explain:
+            missing = self._missing(without={*self.applied, *(name for name, texts in left.items() if texts)})
+            module.attributes[UNLIKE] = _lists(missing)
+
+    def _missing(self, without: Set[str]) -> dict[str, list[str]]:
+        """For each other fusion the operators of the variant that lacks fewest of them; there may be none."""
+        found: dict[str, list[str]] = {}
+        for sketch in self.library.sketches:
+            missing = sorted(sketch.looked_for - self.present)
+            name = sketch.fusion.name
+            if name not in without and (name not in found or len(missing) < len(found[name])):
+                found[name] = missing
+        return found
 
 
 def _lists(entries: dict[str, list[str]]) -> DictionaryAttr:
@@ -169,4 +198,4 @@ def _check_required(required: tuple[str, ...], counts: Mapping[str, int]) -> Non
             )
 
 
-__all__ = ["FUSED", "UNFUSED", "FusePass"]
+__all__ = ["FUSED", "UNFUSED", "UNLIKE", "FusePass"]

@@ -9,7 +9,7 @@ from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.conversions.trace import Traced
 from vllm_ir.dialects.vllm_ir.function import root_of
-from vllm_ir.dialects.vllm_ir.memory import AllocOp, ReadOp, ViewOp, WriteOp
+from vllm_ir.dialects.vllm_ir.memory import ReadOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.build import CallBuilder
 
@@ -24,13 +24,13 @@ def inline(
 
     A result that is an argument's memory is that argument's final value.
     """
-    values: dict[SSAValue, SSAValue] = dict(zip(traced.function.block.args, operands, strict=True))
-    for inner in traced.function.block.ops:
+    values: dict[SSAValue, SSAValue] = dict(zip(traced.arguments, operands, strict=True))
+    for inner in traced.body:
         if isinstance(inner, ReadOp):
             values[inner.result] = values[inner.buffer]
-        elif not isinstance(inner, ViewOp | AllocOp | WriteOp) and inner is not traced.function.terminator:
+        else:
             _clone(inner, values, rename, b)
-    return [_returned(traced, value, values) for value in traced.function.terminator.operands]
+    return [_returned(traced, value, values) for value in traced.returned]
 
 
 def _clone(
@@ -50,7 +50,7 @@ def _returned(traced: Traced, value: SSAValue, values: dict[SSAValue, SSAValue])
     if not isinstance(value.type, BufferType):
         return values[value]
     root = root_of(value)
-    for index, argument in enumerate(traced.function.block.args):
+    for index, argument in enumerate(traced.arguments):
         if value is argument:
             final = traced.finals[index]
             return values[argument] if final is None else values[final]

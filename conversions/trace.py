@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from torch._ops import OpOverload
@@ -12,12 +13,13 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from xdsl.context import Context
 from xdsl.dialects.builtin import ArrayAttr, NoneAttr, StringAttr, TensorType
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.passes import ModulePass
 
 from vllm_ir.conversions.alias_outputs import AliasOutputsPass
 from vllm_ir.conversions.functionalize import FunctionalizePass
-from vllm_ir.dialects.vllm_ir.function import FuncOp
-from vllm_ir.dialects.vllm_ir.memory import WriteOp
+from vllm_ir.dialects.vllm_ir.function import FuncOp, ReturnOp
+from vllm_ir.dialects.vllm_ir.memory import AllocOp, ViewOp, WriteOp
 from vllm_ir.dialects.vllm_ir.outputs import output_items
 from vllm_ir.dialects.vllm_ir.types import Dimensions, LayoutAttr
 from vllm_ir.frontends.fx.attributes import ModuleTensors
@@ -48,6 +50,22 @@ class Traced:
     finals: tuple[SSAValue | None, ...]
     complete: bool = False
     """Whether the function is all of it: it needs no constants and no other functions."""
+
+    @cached_property
+    def arguments(self) -> Sequence[SSAValue]:
+        """What stands for the tensors that it takes."""
+        return self.function.block.args
+
+    @cached_property
+    def returned(self) -> Sequence[SSAValue]:
+        """What its `return` has, new contents of arguments included."""
+        return self.function.terminator.operands
+
+    @cached_property
+    def body(self) -> list[Operation]:
+        """What computes or reads: all operations but views and writes, which `finals` and values say in other words."""
+        skipped = (ViewOp, AllocOp, WriteOp, ReturnOp)
+        return [op for op in self.function.block.ops if not isinstance(op, skipped)]
 
     @property
     def results(self) -> list[SSAValue]:
@@ -103,12 +121,13 @@ def trace_callable(
     decompositions: Decompositions | None = None,
     *,
     pure: bool = False,
+    passes: Sequence[ModulePass] = (),
 ) -> Traced:
     """`function`, a callable of tensors, traced on operands of these types.
 
     What it writes to its operands becomes `finals`. `pure` makes a function of values alone: its arguments are tensors,
-    and new contents of arguments are further results. Raises `FxImportError` where tracing fails, and
-    `PassFailedException` where what it does cannot be functionalized.
+    and new contents of arguments are further results; `passes` then simplify it. Raises `FxImportError` where tracing
+    fails, and `PassFailedException` where what it does cannot be functionalized.
     """
     sources = [InputSource(f"arg{index}", examples.tensor(kind), True, None) for index, kind in enumerate(types)]
     normalized = trace_normalized(function, sources, ModuleTensors(), decompositions)
@@ -119,6 +138,8 @@ def trace_callable(
     functions = [op for op in module.body.block.ops if isinstance(op, FuncOp)]
     traced = next(op for op in functions if op.sym_name.data == MAIN)
     if pure:
+        for entry in passes:
+            entry.apply(Context(), module)
         return Traced(traced, _appended(traced))
     return as_traced(traced, complete=len(functions) == 1 and not normalized.constants and not normalized.attributes)
 

@@ -2,26 +2,32 @@
 
 For every example of a fusion, and again with tensors that have gaps between their rows, the program that `before` is
 has to be fused, and what comes of it has to do the same: bit for bit, or within what rounding explains, as the fusion's
-class of numerics says. Programs are interpreted on inputs made from the types, infinities and NaN included.
+class of numerics says. Programs are interpreted on inputs made from the types, infinities and NaN included. Those with
+collectives run as in a group of two ranks that have the same tensors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import TypeGuard
 
 from torch import Tensor
-from xdsl.dialects.builtin import ModuleOp, TensorType
-from xdsl.ir import Attribute
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.utils.exceptions import PassFailedException
 
+from vllm_ir.backends.interpreter.collectives import MirroredGroup
 from vllm_ir.conversions.fuse import FUSED, UNFUSED, FusePass
 from vllm_ir.conversions.fusion import Fusion, Numerics, using_fusions
+from vllm_ir.conversions.fusion.copies import with_copies
+from vllm_ir.conversions.fusion.pattern import SIMPLIFYING
 from vllm_ir.conversions.fusion.scope import fusions_in_scope, fusions_named
 from vllm_ir.conversions.trace import Examples, trace_callable
-from vllm_ir.frontends.fx.types import TypeCache
+from vllm_ir.frontends.distributed.group_names import is_collective
+from vllm_ir.frontends.fx.marked_sizes import types_of_marked
+from vllm_ir.frontends.fx.marks import mark, marked_dimensions
 from vllm_ir.tools.testing.cases import LAYOUTS
 from vllm_ir.tools.text import text_context
 from vllm_ir.tools.validation.validate import Verdict, compare
@@ -95,7 +101,8 @@ def _check(fusion: Fusion, most: int | None, directory: Path | str) -> FusionChe
         if FUSED not in fused.attributes:
             reason = str(fused.attributes.get(UNFUSED, "nothing matches"))
             return FusionCheck(fusion.name, programs, exact, error, f"is not applied to {_text(arguments)}: {reason}")
-        verdict = compare(str(entry.pipeline_pass_spec()), module, fused)
+        with _ranks(module):
+            verdict = compare(str(entry.pipeline_pass_spec()), module, fused)
         programs += 1
         exact += verdict.status == "exact"
         error = max(error, verdict.error)
@@ -104,6 +111,11 @@ def _check(fusion: Fusion, most: int | None, directory: Path | str) -> FusionChe
             where = _reproduced(entry, module, fused, directory)
             return FusionCheck(fusion.name, programs, exact, error, f"{problem} on {_text(arguments)}{where}")
     return FusionCheck(fusion.name, programs, exact, error, None)
+
+
+def _ranks(module: ModuleOp) -> AbstractContextManager[object]:
+    """What collectives of a program meet in."""
+    return MirroredGroup() if any(map(is_collective, module.walk())) else nullcontext()
 
 
 def _problem(fusion: Fusion, arguments: tuple[object, ...], verdict: Verdict) -> str | None:
@@ -121,7 +133,10 @@ def _grid(fusion: Fusion) -> Iterator[tuple[object, ...]]:
     for arguments in fusion.examples():
         yield arguments
         if any(map(_has_rows, arguments)):
-            yield tuple(_with_gaps(argument) if _has_rows(argument) else argument for argument in arguments)
+            yield tuple(
+                mark(_with_gaps(argument), marked_dimensions(argument)) if _has_rows(argument) else argument
+                for argument in arguments
+            )
 
 
 def _has_rows(argument: object) -> TypeGuard[Tensor]:
@@ -134,17 +149,16 @@ def _elements(arguments: tuple[object, ...]) -> int:
 
 def _program(fusion: Fusion, arguments: tuple[object, ...]) -> ModuleOp:
     """`before` on these arguments as a module; its tensors are the arguments of the module."""
-    types = TypeCache()
     positions = [index for index, argument in enumerate(arguments) if isinstance(argument, Tensor)]
-    kinds: list[TensorType[Attribute]] = [types.tensor(cast(Tensor, arguments[index])) for index in positions]
+    kinds = list(types_of_marked(argument for argument in arguments if isinstance(argument, Tensor)))
 
     def call(*tensors: object) -> object:
         filled = list(arguments)
         for index, tensor in zip(positions, tensors, strict=True):
             filled[index] = tensor
-        return fusion.before(*filled)
+        return with_copies(fusion.before(*filled))
 
-    module = trace_callable(call, kinds, Examples(), pure=True).function.parent_op()
+    module = trace_callable(call, kinds, Examples(), pure=True, passes=SIMPLIFYING).function.parent_op()
     if not isinstance(module, ModuleOp):
         raise TypeError("a traced function is not in a module")
     return module

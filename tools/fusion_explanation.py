@@ -10,7 +10,7 @@ from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
 from xdsl.ir import Attribute
 from xdsl.passes import ModulePass
 
-from vllm_ir.conversions.fuse import FUSED, UNFUSED, FusePass
+from vllm_ir.conversions.fuse import FUSED, UNFUSED, UNLIKE, FusePass
 from vllm_ir.dialects.torch.arguments import children
 
 
@@ -26,10 +26,7 @@ def explaining(passes: Sequence[ModulePass]) -> tuple[ModulePass, ...]:
 
 
 def explain_fusions(module: ModuleOp) -> str:
-    """What was fused where, how often, and what came close, as lines.
-
-    Fusions that are not mentioned found nothing that resembles them.
-    """
+    """What was fused where, how often, what came close, and which fusions found nothing that resembles them."""
     lines: list[str] = []
     for name, places in fused(module).items():
         lines.append(f"{name}: applied {_times(len(places))}")
@@ -37,7 +34,10 @@ def explain_fusions(module: ModuleOp) -> str:
     for name, reasons in unfused(module).items():
         lines.append(f"{name}: not applied to")
         lines += [f"  {reason}{f' ({times} times)' if times > 1 else ''}" for reason, times in Counter(reasons).items()]
-    return "\n".join(lines) if lines else "nothing was fused, and nothing came close"
+    lines = lines or ["nothing was fused, and nothing came close"]
+    for name, operators in unlike(module).items():
+        lines.append(f"{name}: nothing resembles it{', there is no ' * bool(operators)}{' and no '.join(operators)}")
+    return "\n".join(lines)
 
 
 def fused(module: ModuleOp) -> dict[str, list[str]]:
@@ -48,6 +48,11 @@ def fused(module: ModuleOp) -> dict[str, list[str]]:
 def unfused(module: ModuleOp) -> dict[str, list[str]]:
     """`{fusion: [place: reason]}` of what came close, if the pass was asked to explain."""
     return _lists(module, UNFUSED)
+
+
+def unlike(module: ModuleOp) -> dict[str, list[str]]:
+    """`{fusion: [operator]}` of all others, if the pass was asked to explain: what the program would need at least."""
+    return _lists(module, UNLIKE)
 
 
 def _lists(module: ModuleOp, name: str) -> dict[str, list[str]]:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from vllm_ir.conversions.fusion.catalog import FUSIONS
+from vllm_ir.conversions.fusion.fusion import Fusion
 from vllm_ir.conversions.fusion.library import INDEX, index_key, source_hash, traced_sketches
 from vllm_ir.tools.files import write_whole
 
@@ -17,18 +18,17 @@ def index_text() -> str:
     lines: list[str] = []
     for fusion in sorted(FUSIONS, key=lambda fusion: fusion.name):
         for decompose in (False, True):
-            variants = [
-                [
-                    sketch.example,
-                    sketch.root,
-                    *map(sorted, (sketch.feeding, sketch.looked_for, sketch.made)),
-                    sketch.size,
-                ]
-                for sketch in traced_sketches(fusion, decompose)
-            ]
-            entry = {"source": source_hash(fusion), "variants": variants}
-            lines.append(f"{json.dumps(index_key(fusion, decompose))}: {json.dumps(entry)}")
+            lines.append(f"{json.dumps(index_key(fusion, decompose))}: {json.dumps(entry(fusion, decompose))}")
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def entry(fusion: Fusion, decompose: bool) -> dict[str, object]:
+    """What the file has to say of a fusion, in programs with operators of PyTorch or in decomposed ones."""
+    variants = [
+        [sketch.example, sketch.root, *map(sorted, (sketch.feeding, sketch.looked_for, sketch.made)), sketch.size]
+        for sketch in traced_sketches(fusion, decompose)
+    ]
+    return {"source": source_hash(fusion), "variants": variants}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

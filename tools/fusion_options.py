@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import cast
 
 from vllm_ir.conversions.fusion import Fusion, Numerics
+from vllm_ir.conversions.fusion.pattern import SIMPLIFYING
 
 FUSION_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,8 +32,11 @@ class FusionOptions:
     required: Mapping[str, int] = field(default_factory=lambda: {})
     explain: bool = False
 
-    def as_pass(self, *, decompose: bool) -> str:
-        """The pass `fuse` with these options, as text; `decompose` for a graph of Inductor's operators."""
+    def as_passes(self, *, decompose: bool) -> list[str]:
+        """The pass `fuse` with these options, and what simplifies programs for it, as text.
+
+        `decompose` is for a graph of Inductor's operators.
+        """
         options = {
             "only": ",".join(self.names),
             "numerics": self.numerics,
@@ -40,7 +44,8 @@ class FusionOptions:
             "explain": "true" if self.explain else "",
             "decompose": "true" if decompose else "",
         }
-        return f"fuse{{{' '.join(f'{name}={value}' for name, value in options.items() if value)}}}"
+        fuse = f"fuse{{{' '.join(f'{name}={value}' for name, value in options.items() if value)}}}"
+        return [*(entry.name for entry in SIMPLIFYING), fuse]
 
 
 def fusion_options(given: Mapping[str, object]) -> FusionOptions | None:

@@ -60,7 +60,7 @@ class CompileOptions:
         places = [number for number, entry in enumerate(entries) if entry.partition("{")[0] == "functionalize"]
         if not places:
             raise ValueError(f"option fusions needs functionalize in the pass pipeline, which is {self.passes!r}")
-        entries.insert(places[-1] + 1, self.fusion.as_pass(decompose=decompose))
+        entries[places[-1] + 1 : places[-1] + 1] = self.fusion.as_passes(decompose=decompose)
         return ",".join(entries)
 
     @contextmanager

@@ -19,7 +19,7 @@ from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringA
 from xdsl.ir import Attribute
 
 from vllm_ir.conversions.eliminate_clones import CLONES
-from vllm_ir.conversions.fuse import FUSED, UNFUSED
+from vllm_ir.conversions.fuse import FUSED, UNFUSED, UNLIKE
 from vllm_ir.conversions.lower import REJECTED, SELECTED
 from vllm_ir.dialects.torch.arguments import children
 from vllm_ir.frontends.fx.locations import user_location
@@ -28,7 +28,7 @@ from vllm_ir.frontends.fx.schemas import scattered_view, writes_parts
 from vllm_ir.frontends.fx.storages import argument_of, nodes_in
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, schema_of
 from vllm_ir.tools.debug_artifacts import keep_report
-from vllm_ir.tools.fusion_explanation import fused, unfused
+from vllm_ir.tools.fusion_explanation import fused, unfused, unlike
 from vllm_ir.tools.logs import set_up_logging, show_progress
 
 _CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
@@ -37,7 +37,7 @@ _CLONES = (torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default)
 COLLECTIVES = ("sharded_sums", "unsharded_sums", "collective_bytes", "split_products", "unsplit_products")
 """What passes on collectives note on a module, as `vllm_ir.<name>`."""
 
-NOTES = (FUSED, UNFUSED, SELECTED, REJECTED, CLONES, *(f"vllm_ir.{name}" for name in COLLECTIVES))
+NOTES = (FUSED, UNFUSED, UNLIKE, SELECTED, REJECTED, CLONES, *(f"vllm_ir.{name}" for name in COLLECTIVES))
 """Attributes of a module that passes leave for reports."""
 
 
@@ -63,6 +63,8 @@ class CompileReport:
     """`{fusion: [place]}`, where each was applied; a place is `file:line` of the last operation, or its name."""
     unfused: dict[str, list[str]] = field(default_factory=lambda: {})
     """`{fusion: [place: reason]}` of what came close, with the option `explain_fusions`."""
+    unlike: dict[str, list[str]] = field(default_factory=lambda: {})
+    """`{fusion: [operator]}` of all other fusions, with that option: what the program would need at least."""
     collectives: dict[str, list[str]] = field(default_factory=lambda: {})
     """What `sequence-parallel` and `async-tp` did and left, by the name of their notes: `docs/sequence-parallel.md`."""
     clones_inserted: int = 0
@@ -163,7 +165,7 @@ def record_decisions(report: CompileReport, module: ModuleOp) -> None:
     That is what was fused, which implementations were chosen and which passed over, and what became of calls in value
     form.
     """
-    report.fusions, report.unfused = fused(module), unfused(module)
+    report.fusions, report.unfused, report.unlike = fused(module), unfused(module), unlike(module)
     report.collectives = {
         name: list(map(_text, children(note)))
         for name in COLLECTIVES

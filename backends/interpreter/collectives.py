@@ -1,4 +1,4 @@
-"""A process group of threads: every rank runs the same module on inputs of its own, collectives meet in memory."""
+"""Process groups in one process: of threads, which meet in memory, or of ranks that all have what this one has."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 from xdsl.utils.exceptions import InterpretationError
 
 from vllm_ir.backends.interpreter.calls import Call, run_call
 from vllm_ir.dialects.messages import operation_text
 from vllm_ir.frontends.fx.schemas import op_info
-from vllm_ir.frontends.fx.torch_objects import is_overload
+from vllm_ir.frontends.fx.torch_objects import Overload, is_overload
+from vllm_ir.frontends.ops.registry import get_op
 
 Result = TypeVar("Result")
 Groups = Mapping[str, Sequence[Sequence[int]]]
@@ -87,10 +89,7 @@ class SimulatedGroup:
         target = call.target
         if not is_overload(target) or target.namespace not in _NAMESPACES:
             return run_call(call)
-        names = [argument.name for argument in op_info(target).arguments]
-        given = dict(zip(names, [*call.args, *call.kwargs.values()], strict=True))
-        name = str(target).split(".")[1]
-        return _Collective(self, rank, call, given).run(name)
+        return _Collective(self, rank, operation_text(call.op), target, call.args, call.kwargs).run()
 
     def meeting(self, rank: int, name: str) -> _Meeting:
         """The communicator of `rank` in the group `name`."""
@@ -100,23 +99,73 @@ class SimulatedGroup:
             return self._meetings.setdefault((name, ranks), _Meeting(ranks))
 
 
+class _Mirror(_Meeting):
+    """A communicator whose other ranks always have what this one has."""
+
+    def exchange(self, rank: int, value: Result) -> list[Result]:
+        return [value for _ in self.ranks]
+
+
+class MirroredGroup(TorchDispatchMode):
+    """In this block, collectives are those of groups of two ranks, the first of which this is, with equal tensors.
+
+    Registered ops run by their native definitions. Nothing is told apart that depends on the rank.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]  # untyped in torch
+        self._world = _MirroredWorld(2)
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: Sequence[object] = (),
+        kwargs: Mapping[str, object] | None = None,
+    ) -> object:
+        op = get_op(func)
+        if op is not None:
+            with self:
+                return op.native(*op.bound(args, kwargs or {}))
+        if not is_overload(func) or func.namespace not in _NAMESPACES:
+            return func(*args, **(kwargs or {}))
+        return _Collective(self._world, 0, str(func), func, args, kwargs or {}).run()
+
+
+class _MirroredWorld(SimulatedGroup):
+    def meeting(self, rank: int, name: str) -> _Meeting:
+        return _Mirror(range(self.size))
+
+
 class _Collective:
     """One call of a functional collective by one rank, with its arguments by name."""
 
-    def __init__(self, world: SimulatedGroup, rank: int, call: Call, given: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        world: SimulatedGroup,
+        rank: int,
+        text: str,
+        target: Overload,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+    ) -> None:
+        """`text`: what errors call it."""
+        names = [argument.name for argument in op_info(target).arguments]
         self.world = world
         self.rank = rank
-        self.call = call
-        self.given = given
+        self.text = text
+        self.name = str(target).split(".")[1]
+        self.given = dict(zip(names, [*args, *kwargs.values()], strict=True))
 
-    def run(self, name: str) -> object:
+    def run(self) -> object:
         """What the rank gets. Forms that end in `_` write their input, coalesced ones take lists."""
+        name = self.name
         if name == "wait_tensor":
             return self.given["tensor"]
         base = name.removesuffix("_").removesuffix("_coalesced").removesuffix("_out")
         step = _STEPS.get(base)
         if step is None:
-            raise InterpretationError(f"{operation_text(self.call.op)}: {name} is not simulated")
+            raise InterpretationError(f"{self.text}: {name} is not simulated")
         meeting = self.world.meeting(self.rank, str(self.given["group_name"]))
         values = next(self.given[key] for key in ("inputs", "input", "self") if key in self.given)
         results = [step(self, meeting, meeting.exchange(self.rank, value.clone())) for value in _tensors(values)]
@@ -131,7 +180,7 @@ class _Collective:
         """The values of all ranks as one."""
         how = str(self.given["reduce_op"]).lower()
         if how not in _REDUCTIONS:
-            raise InterpretationError(f"{operation_text(self.call.op)}: reduction {how!r} is not simulated")
+            raise InterpretationError(f"{self.text}: reduction {how!r} is not simulated")
         total = reduce(_REDUCTIONS[how], everything)
         return total / len(meeting.ranks) if how == "avg" else total
 

@@ -71,6 +71,8 @@ class Builder:
         """Types of the results of the call that is being converted."""
         self.source: Operation | None = None
         """That call; for what types of values do not tell, as the layouts that eager mode gives its operands."""
+        self.program: Operation | None = None
+        """The function that is being converted; the call may be in the definition of one of its operations."""
         # By identity, since hashing a type costs more than an entry too many; what is stored keeps its key alive.
         self._types: dict[tuple[tuple[int, ...], int], Tensor] = {}
         self._plain: dict[int, tuple[Attribute, Tensor]] = {}

@@ -34,7 +34,7 @@ def _tiles(b: Builder) -> list[list[int]]:
     if not isinstance(b.source, CallOp):
         raise TypeError(f"{b.source} is no call of a collective")
     try:
-        return replica_groups_of(b.source)
+        return replica_groups_of(b.source, b.program)
     except ReplicaGroupError as error:
         # The operator is named by who reports the rejection.
         raise Rejected(str(error).rpartition(f"@{b.source.target}: ")[2]) from error

@@ -73,6 +73,7 @@ class ConvertToStablehloPass(ModulePass):
 def _convert(main: FuncOp, functions: Mapping[str, FuncOp], alias: bool) -> func.FuncOp:
     _check_pure(main)
     builder = Builder(Block())
+    builder.program = main
     try:
         block = Block(arg_types=[builder.plain(kind) for kind in main.block.arg_types])
     except Rejected as error:

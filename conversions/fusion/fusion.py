@@ -21,6 +21,15 @@ class Numerics(IntEnum):
     """By roundings to a narrower dtype that one side has and the other has not."""
 
 
+class AnyString(str):
+    """A string in the examples of a fusion that any other may stand in for, as the name of a process group.
+
+    Operations of `before` have it as an attribute, and no other attribute of theirs is that string.
+    """
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Fusion:
     """What is replaced, and by what, as two functions over `ir.ops` and PyTorch operators.
@@ -42,9 +51,11 @@ class Fusion:
     examples: Callable[[], Iterable[tuple[object, ...]]]
     """Arguments for both: a grid over what tells programs apart, such as dtypes, optional tensors and flags.
 
-    Tensors stand for any tensors. Integers and floats are parameters: any value takes their place. None, booleans,
-    strings and functions are what they are; each of their values that occurs needs an example. The grid is what the
-    fusion is checked on, so it needs every dtype for which it is meant.
+    Tensors stand for any tensors. Where PyTorch spells a program otherwise if sizes are not known, one with sizes
+    that `torch._dynamo.mark_dynamic` has marked stands for such programs. Integers, floats and `AnyString` are
+    parameters: any value takes their place. None, booleans, other strings and functions are what they are; each of
+    their values that occurs needs an example. The grid is what the fusion is checked on, so it needs every dtype for
+    which it is meant.
     """
     numerics: Numerics | Callable[..., Numerics] = Numerics.EXACT
     """How results may differ; a function is called with the arguments, tensors being fakes."""

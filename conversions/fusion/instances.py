@@ -16,6 +16,7 @@ from vllm_ir.conversions.fusion.pattern import Side, Variant
 from vllm_ir.conversions.trace import Examples
 from vllm_ir.dialects.vllm_ir.types import is_symbolic, shape_of
 from vllm_ir.frontends.fx.errors import FxImportError, error_summary
+from vllm_ir.frontends.fx.quiet_refusals import quiet_refusals
 from vllm_ir.frontends.fx.types import is_shaped, is_tensor
 from vllm_ir.frontends.fx.values import decode
 
@@ -43,11 +44,11 @@ class Instances:
 
     def check(self, variant: Variant, match: Match) -> Instance | Miss:
         """The instance for a match of operators and edges, or why the match is none."""
-        root = match.operations[variant.nodes[variant.root].op]
+        root = match.operations[variant.root]
         for number in variant.parameters:
             if number not in match.parameters:
                 return Miss(len(variant.nodes), root, f"nothing says what argument {number} of the fusion is")
-        kinds = tuple([_tensor_type(match.tensors[argument].type) for argument in variant.side.arguments])
+        kinds = tuple([_tensor_type(value.type) for value in match.tensors])
         parameters = tuple(match.parameters.items())
         # Most types say nothing of their layout, and have no symbols then.
         if not any(not isinstance(kind.encoding, NoneAttr) and is_symbolic(kind) for kind in kinds):
@@ -81,7 +82,8 @@ def _traced(
     sides: list[Side] = []
     for which, function in (("before", fusion.before), ("after", fusion.after)):
         try:
-            sides.append(variant.trace(function, kinds, numbers, examples))
+            with quiet_refusals():
+                sides.append(variant.trace(function, kinds, numbers, examples))
         except (FxImportError, PassFailedException, VerifyException) as error:
             return f"{which} does not take operands of these types: {error_summary(error)}"
     reason = _mismatch(*sides)
@@ -94,6 +96,9 @@ def _mismatch(before: Side, after: Side) -> str | None:
         return "after writes its arguments"
     if len(before.outputs) != len(after.outputs):
         return f"before gives {len(before.outputs)} results, after {len(after.outputs)}"
+    ours, theirs = before.groups, after.groups
+    if ours != theirs:
+        return f"before has collectives of groups {ours or 'none'}, after of {theirs or 'none'}"
     for index, (one, other) in enumerate(zip(before.outputs, after.outputs, strict=True)):
         if _kind(one.type) != _kind(other.type):
             return f"result {index} is {one.type} before, {other.type} after"

@@ -7,22 +7,24 @@ What a pattern consists of is known before it is traced: of our own fusions from
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from hashlib import sha256
 from inspect import getfile
 from pathlib import Path
 from typing import cast
 
 import torch
-from xdsl.ir import Operation, OpResult
+from xdsl.ir import Operation, OpResult, SSAValue
 
 from vllm_ir.conversions.fusion.fusion import Fusion
 from vllm_ir.conversions.fusion.matcher import Matcher
 from vllm_ir.conversions.fusion.ordering import ordered
 from vllm_ir.conversions.fusion.pattern import Key, Variant, key_of
 from vllm_ir.conversions.trace import Decompositions, inductor_decompositions
+from vllm_ir.dialects.vllm_ir.function import ReturnOp
+from vllm_ir.frontends.fx.types import is_shaped
 
 INDEX = Path(__file__).parent / "catalog" / "index.json"
 
@@ -36,13 +38,18 @@ class Sketch:
     """The number of the example that it comes from."""
     root: Key
     feeding: frozenset[Key]
-    """Keys of the operations whose results the root takes."""
+    """What `feeding_keys` says of the root."""
     looked_for: frozenset[Key]
     """Keys of the operations of `before`."""
     made: frozenset[Key]
     """Keys of the operations of `after`."""
     size: int
     """How many operations `before` has."""
+
+    @cached_property
+    def new(self) -> frozenset[Key]:
+        """What `after` has and `before` has not."""
+        return self.made - self.looked_for
 
 
 class Library:
@@ -90,7 +97,7 @@ def traced_sketches(fusion: Fusion, decompose: bool) -> list[Sketch]:
                 fusion,
                 number,
                 root.key,
-                feeding_keys(root.op),
+                _asked_of_root(root.op),
                 frozenset(keys),
                 frozenset(key_of(op) for op in after.operations),
                 len(keys),
@@ -101,8 +108,22 @@ def traced_sketches(fusion: Fusion, decompose: bool) -> list[Sketch]:
 
 
 def feeding_keys(op: Operation) -> frozenset[Key]:
-    """Keys of the operations whose results an operation takes."""
-    return frozenset([key_of(value.op) for value in op.operands if isinstance(value, OpResult)])
+    """Keys of the operations whose results an operation takes, sizes aside; where it is not alone, it says so too."""
+    return _feeding_keys(op, lambda value: not value.has_one_use())
+
+
+def _asked_of_root(root: Operation) -> frozenset[Key]:
+    """What `feeding_keys` says at least of an operation that matches a pattern's root.
+
+    A result that `before` returns has the pattern's other users; whether anything else uses it is open.
+    """
+    return _feeding_keys(root, lambda value: sum(not isinstance(use.operation, ReturnOp) for use in value.uses) > 1)
+
+
+def _feeding_keys(op: Operation, is_shared: Callable[[SSAValue], bool]) -> frozenset[Key]:
+    values = [value for value in op.operands if type(value) is OpResult and is_shaped(value.type)]
+    shared = [f"{key_of(value.op)} for several" for value in values if is_shared(value)]
+    return frozenset([*(key_of(value.op) for value in values), *shared])
 
 
 def index_key(fusion: Fusion, decompose: bool) -> str:
@@ -111,10 +132,11 @@ def index_key(fusion: Fusion, decompose: bool) -> str:
 
 
 def source_hash(fusion: Fusion) -> str:
-    """A hash of the files that declare a fusion, and of PyTorch's version."""
+    """A hash of the files that declare a fusion, and of PyTorch's version, whatever devices it was built for."""
     functions = (fusion.before, fusion.after, fusion.examples)
     files = {getfile(function) for function in functions}
-    return sha256(torch.__version__.encode() + b"".join(_hash_of(name) for name in sorted(files))).hexdigest()[:16]
+    release = torch.__version__.partition("+")[0]
+    return sha256(release.encode() + b"".join(_hash_of(name) for name in sorted(files))).hexdigest()[:16]
 
 
 @cache

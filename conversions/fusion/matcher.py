@@ -8,19 +8,21 @@ very operands.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from dataclasses import dataclass
 
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1, i64
+from xdsl.ir import Attribute, Operation, OpResult, SSAValue
 
 from vllm_ir.conversions.errors import describe
 from vllm_ir.conversions.fusion.commutativity import is_commutative
 from vllm_ir.conversions.fusion.dimensions import same_dimensions
 from vllm_ir.conversions.fusion.pattern import (
+    ARGUMENT,
+    Key,
     Node,
     Path,
     Side,
+    Source,
     Variant,
     is_matchable,
     items_of,
@@ -28,13 +30,11 @@ from vllm_ir.conversions.fusion.pattern import (
     tensors_of,
     trees_of,
 )
-from vllm_ir.conversions.fusion.sizes import same_sizes
+from vllm_ir.conversions.fusion.sizes import LEFT_OUT, same_integers, same_sizes, same_type
 from vllm_ir.dialects.torch.arguments import OperandAttr
 from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.dialects.vllm_ir.types import sizes_of
 from vllm_ir.frontends.fx.types import is_tensor
-
-_Ours = TypeVar("_Ours")
-_Theirs = TypeVar("_Theirs")
 
 
 @dataclass
@@ -42,31 +42,28 @@ class Miss:
     """Why an operation is not the root of a match: how far matching got, and what did not fit there."""
 
     matched: int
-    """How many operations had matched."""
+    """How many operations had matched, and one more where all of them are right and only cannot be replaced."""
     operation: Operation
     reason: str
 
 
-@dataclass
+@dataclass(frozen=True)
 class Match:
     """What each part of a pattern is in a program."""
 
-    operations: dict[Operation, Operation] = field(default_factory=dict[Operation, Operation])
-    """Operations of the program by those of the pattern."""
-    tensors: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    """Values of the program by arguments of the pattern."""
-    parameters: dict[int, Attribute] = field(default_factory=dict[int, Attribute])
+    operations: list[Operation]
+    """Operations of the program, in the order of the pattern's."""
+    operands: list[list[SSAValue]]
+    """The tensors that each takes."""
+    tensors: list[SSAValue]
+    """Values of the program, in the order of the pattern's arguments."""
+    parameters: dict[int, Attribute]
     """Attributes by number of the fusion's argument."""
 
-    def copy(self) -> Match:
-        """The same match, which stays as it is when matching goes on."""
-        return Match(dict(self.operations), dict(self.tensors), dict(self.parameters))
-
-    def value(self, value: SSAValue) -> SSAValue:
+    def value(self, source: Source) -> SSAValue:
         """What a value of the pattern is in the program."""
-        if isinstance(value, OpResult):
-            return self.operations[value.op].results[value.index]
-        return self.tensors[value]
+        number, index = source
+        return self.tensors[index] if number == ARGUMENT else self.operations[number].results[index]
 
 
 class Matcher:
@@ -74,50 +71,65 @@ class Matcher:
 
     def __init__(self, variant: Variant) -> None:
         self.variant = variant
-        self.nodes: dict[Operation, Node] = {node.op: node for node in variant.nodes}
         self.root = variant.nodes[variant.root]
         self.miss: Miss | None = None
         """The best attempt at the root of the last `match`, if it failed."""
-        self._match = Match()
-        self._trail: list[Callable[[], object]] = []
+        self._start()
+
+    def _start(self) -> None:
+        self.miss = None
+        self._operations: list[Operation | None] = [None] * len(self.variant.nodes)
+        self._operands: list[list[SSAValue]] = [[]] * len(self.variant.nodes)
+        self._tensors: list[SSAValue | None] = [None] * len(self.variant.positions)
+        self._parameters: dict[int, Attribute] = {}
+        self._matched: list[int] = []
+        """Numbers of the operations that match, in the order in which they were found."""
+        self._bound: list[int] = []
+        """Numbers of the tensors that are known, and of the parameters."""
+        self._given: list[int] = []
 
     def matches(self, root: Operation) -> Iterator[Match]:
         """The matches of which `root` is the operation that matching begins with.
 
         There are several where an output is found among users of one value: operators and edges do not tell them apart.
         """
-        self._match, self._trail, self.miss = Match(), [], None
+        self._start()
         if self._operation(self.root, root):
             yield from self._complete()
 
     def _complete(self) -> Iterator[Match]:
         """Match what is not behind the root: operations of other outputs, which share a value with what matched."""
-        missing = [node for node in self.variant.nodes if node.op not in self._match.operations]
-        if not missing:
-            yield self._match.copy()
+        if len(self._matched) == len(self._operations):
+            operations = [op for op in self._operations if op is not None]
+            tensors = [value for value in self._tensors if value is not None]
+            yield Match(operations, list(self._operands), tensors, dict(self._parameters))
             return
-        reachable = [node for node in missing if any(self._known(value) for value in node.tensors)]
+        missing = [node for node in self.variant.nodes if self._operations[node.number] is None]
+        reachable = [(node, value) for node in missing if (value := self._shared(node)) is not None]
         if not reachable:
             return
-        node = reachable[-1]
-        shared = self._match.value(next(value for value in node.tensors if self._known(value)))
-        taken = set(self._match.operations.values())
+        node, shared = reachable[-1]
+        taken = [op for op in self._operations if op is not None]
         users = [user for user in dict.fromkeys(use.operation for use in shared.uses) if user not in taken]
         if not any(key_of(user) == node.key for user in users):
             self._fail(None, f"%{shared.name_hint} has no further user {node.key}")
         for user in users:
-            mark = len(self._trail)
+            mark = self._mark()
             if key_of(user) == node.key and self._operation(node, user):
                 yield from self._complete()
             self._undo(mark)
 
-    def _known(self, value: SSAValue) -> bool:
-        if isinstance(value, OpResult):
-            return value.op in self._match.operations
-        return value in self._match.tensors
+    def _shared(self, node: Node) -> SSAValue | None:
+        """A tensor that an operation takes and that is known; None if it takes none."""
+        for number, index in node.tensors:
+            op = None if number == ARGUMENT else self._operations[number]
+            known = self._tensors[index] if number == ARGUMENT else None if op is None else op.results[index]
+            if known is not None:
+                return known
+        return None
 
     def _operation(self, node: Node, op: Operation) -> bool:
-        known = self._match.operations.get(node.op)
+        known = self._operations[node.number]
         if known is not None:
             return known is op or self._fail(op, f"it stands where {describe(known)} is expected")
         if key_of(op) != node.key:
@@ -126,74 +138,87 @@ class Matcher:
             return self._fail(op, "it does more than to compute values")
         if len(op.results) != len(node.op.results):
             return self._fail(op, f"it has {len(op.results)} results, {len(node.op.results)} are expected")
-        tensors = tensors_of(op)
+        tensors = self._operands[node.number] = tensors_of(op)
         if len(tensors) != len(node.tensors):
             return self._fail(op, f"it takes {len(tensors)} tensors, {len(node.tensors)} are expected")
-        mark = len(self._trail)
-        self._bind(self._match.operations, node.op, op)
-        if not self._parameters(node, op):
-            self._undo(mark)
-            return False
-        if self._operands(node, tensors):
+        mark = self._mark()
+        if self._with_operands(node, op, tensors):
             return True
-        if len(tensors) == 2 and tensors[0] is not tensors[1] and is_commutative(node.key):
-            self._undo(mark)
-            self._bind(self._match.operations, node.op, op)
-            self._parameters(node, op)
-            if self._operands(node, tensors[::-1]):
-                return True
         self._undo(mark)
+        if len(tensors) == 2 and tensors[0] is not tensors[1] and is_commutative(node.key):
+            if self._with_operands(node, op, tensors[::-1]):
+                return True
+            self._undo(mark)
         return False
 
-    def _operands(self, node: Node, tensors: Sequence[SSAValue]) -> bool:
-        return all(self._value(ours, theirs) for ours, theirs in zip(node.tensors, tensors, strict=True))
+    def _with_operands(self, node: Node, op: Operation, tensors: Sequence[SSAValue]) -> bool:
+        self._operations[node.number] = op
+        self._matched.append(node.number)
+        if node.parameters and not self._find_parameters(node, op):
+            return False
+        return all(self._value(source, theirs) for source, theirs in zip(node.tensors, tensors, strict=True))
 
-    def _value(self, ours: SSAValue, theirs: SSAValue) -> bool:
-        if isinstance(ours, OpResult):
-            if isinstance(theirs, BlockArgument):
-                return self._fail(None, f"%{theirs.name_hint} is an argument, {key_of(ours.op)} is expected")
-            if not isinstance(theirs, OpResult) or theirs.index != ours.index:
+    def _value(self, source: Source, theirs: SSAValue) -> bool:
+        number, index = source
+        if number != ARGUMENT:
+            node = self.variant.nodes[number]
+            if type(theirs) is not OpResult:
+                return self._fail(None, f"%{theirs.name_hint} is an argument, {node.key} is expected")
+            if theirs.index != index:
                 return self._fail(None, f"%{theirs.name_hint} is another result than expected")
-            return self._operation(self.nodes[ours.op], theirs.op)
-        known = self._match.tensors.get(ours)
+            return self._operation(node, theirs.op)
+        known = self._tensors[index]
         if known is not None:
             if known is theirs:
                 return True
             return self._fail(None, f"%{theirs.name_hint} stands where %{known.name_hint} is expected")
         if not is_tensor(theirs.type):
             return self._fail(None, f"%{theirs.name_hint} is memory, not a value")
-        self._bind(self._match.tensors, ours, theirs)
+        self._tensors[index] = theirs
+        self._bound.append(index)
         return True
 
-    def _parameters(self, node: Node, op: Operation) -> bool:
-        if not node.parameters:
-            return True
+    def _find_parameters(self, node: Node, op: Operation) -> bool:
         trees = trees_of(op)
         for path, number in node.parameters:
-            if number in self._match.parameters:
+            if number in self._parameters:
                 continue
             found = _at(trees, path)
             if found is None or isinstance(found, OperandAttr):
                 return self._fail(op, f"argument {'.'.join(map(str, path))} is no constant")
-            if len(path) > 1 and isinstance(found, IntegerAttr) and found.value.data == -1:
-                continue  # a size that the others leave
-            self._bind(self._match.parameters, number, cast(Attribute, found))
+            if found == LEFT_OUT and (found := _size_of_result(op, path)) is None:
+                continue
+            self._parameters[number] = found
+            self._given.append(number)
         return True
 
-    def _bind(self, table: dict[_Ours, _Theirs], key: _Ours, value: _Theirs) -> None:
-        table[key] = value
-        self._trail.append(lambda: table.pop(key))
+    def _mark(self) -> tuple[int, int, int]:
+        return len(self._matched), len(self._bound), len(self._given)
 
-    def _undo(self, mark: int) -> None:
-        while len(self._trail) > mark:
-            self._trail.pop()()
+    def _undo(self, mark: tuple[int, int, int]) -> None:
+        matched, bound, given = mark
+        while len(self._matched) > matched:
+            self._operations[self._matched.pop()] = None
+        while len(self._bound) > bound:
+            self._tensors[self._bound.pop()] = None
+        while len(self._given) > given:
+            del self._parameters[self._given.pop()]
 
     def _fail(self, op: Operation | None, reason: str) -> bool:
-        matched = len(self._match.operations)
+        matched = len(self._matched)
         if matched and (self.miss is None or matched > self.miss.matched):
-            at = op or next(reversed(self._match.operations.values()))
-            self.miss = Miss(matched, at, reason)
+            at = op or self._operations[self._matched[-1]]
+            if at is not None:
+                self.miss = Miss(matched, at, reason)
         return False
+
+
+def _size_of_result(op: Operation, path: Path) -> Attribute | None:
+    """What `-1` in a list of sizes stands for; None if that is not known. Where it is no size, it will not agree."""
+    kind, index = op.results[0].type, path[-1]
+    sizes = sizes_of(kind) if len(path) > 1 and is_tensor(kind) else ()
+    size = sizes[index] if isinstance(index, int) and index < len(sizes) else None
+    return IntegerAttr(size, i64) if isinstance(size, int) else None
 
 
 def _at(trees: Mapping[int | str, Attribute], path: Path) -> Attribute | None:
@@ -216,37 +241,28 @@ def disagreement(match: Match, variant: Variant, side: Side, original: Callable[
         side: `before` on the operands and parameters of the match.
         original: types of the traced function with the names that symbols have in the program.
     """
-    root = match.operations[variant.nodes[variant.root].op]
     if len(side.operations) != len(variant.nodes):
+        root = match.operations[variant.root]
         return Miss(len(variant.nodes), root, "on operands of these types the pattern has other operations")
-    exact: dict[SSAValue, SSAValue] = {
-        ours: match.tensors[known] for ours, known in zip(side.arguments, variant.side.arguments, strict=True)
-    }
-    for ours, node in zip(side.operations, variant.nodes, strict=True):
-        theirs = match.operations[node.op]
-        reason = _difference(ours, theirs, exact, original)
+    for (ours, key, sources), theirs, operands in zip(side.wiring, match.operations, match.operands, strict=True):
+        if key != key_of(theirs) or len(ours.results) != len(theirs.results):
+            return Miss(len(variant.nodes), theirs, f"on operands of these types the pattern has {key} here")
+        if not _same_operands(key, [match.value(source) for source in sources], operands):
+            return Miss(len(variant.nodes), theirs, "its operands are others than those of the pattern")
+        reason = _difference(ours, theirs, original)
         if reason is not None:
             return Miss(len(variant.nodes), theirs, reason)
-        exact.update(zip(ours.results, theirs.results, strict=True))
     return None
 
 
-def _difference(
-    ours: Operation,
-    theirs: Operation,
-    exact: Mapping[SSAValue, SSAValue],
-    original: Callable[[Attribute], Attribute],
-) -> str | None:
-    if key_of(ours) != key_of(theirs) or len(ours.results) != len(theirs.results):
-        return f"on operands of these types the pattern has {key_of(ours)} here"
-    ours_in, theirs_in = [exact[value] for value in tensors_of(ours)], tensors_of(theirs)
-    same = len(ours_in) == len(theirs_in) and all(a is b for a, b in zip(ours_in, theirs_in, strict=True))
-    if not same:
-        swapped = len(ours_in) == len(theirs_in) == 2 and ours_in[0] is theirs_in[1] and ours_in[1] is theirs_in[0]
-        if not swapped or not is_commutative(key_of(ours)):
-            return "its operands are others than those of the pattern"
+def _same_operands(key: Key, ours: list[SSAValue], theirs: list[SSAValue]) -> bool:
+    # Lists of values compare by identity.
+    return ours == theirs or (len(ours) == len(theirs) == 2 and ours == theirs[::-1] and is_commutative(key))
+
+
+def _difference(ours: Operation, theirs: Operation, original: Callable[[Attribute], Attribute]) -> str | None:
     for index, (mine, other) in enumerate(zip(ours.results, theirs.results, strict=True)):
-        if mine.type is not other.type and original(mine.type) != other.type:
+        if mine.type is not other.type and not same_type(original(mine.type), other.type):
             return f"result {index} is {other.type}, the pattern gives {original(mine.type)}"
     if ours.properties == theirs.properties:
         return None
@@ -271,7 +287,7 @@ def _same_tree(
         return True
     mine, others = items_of(tree), items_of(other)
     if mine is None or others is None:
-        return False
+        return same_integers(tree, other, ours, theirs, original)
     if same_sizes(mine, others, ours, theirs, original):
         return True
     return len(mine) == len(others) and all(
@@ -284,7 +300,9 @@ def _is_tensor_reference(leaf: Attribute, op: Operation) -> bool:
 
 
 def _text(tree: Attribute) -> str:
-    return str(tree.value.data) if isinstance(tree, IntegerAttr | FloatAttr) else str(tree)
+    if isinstance(tree, IntegerAttr | FloatAttr):
+        return str(tree.value.data if tree.get_type() != i1 else bool(tree.value.data))
+    return str(tree)
 
 
 __all__ = ["Match", "Matcher", "Miss", "disagreement"]

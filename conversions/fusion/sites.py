@@ -3,21 +3,27 @@
 Functional modules are about values, so no match can cross a write: what an operation read is its operand. Left to look
 at is whether the rest of the program needs a value that goes away, and whether all that uses the results can come
 behind all that the replacement needs.
+
+Collectives have to come in the same order on all ranks, and in the same place among what else acts outside of the
+program. The two sides of a fusion name the same groups in the same order (`instances.py`); here it is seen to that
+nothing of that kind stands between the first collective of a match and the place of what is put there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from vllm_ir.conversions.errors import name_text
 from vllm_ir.conversions.fusion.matcher import Match, Miss
-from vllm_ir.conversions.fusion.pattern import Side, Variant, is_matchable
+from vllm_ir.conversions.fusion.pattern import Side, Variant, acts_outside, is_matchable
+from vllm_ir.conversions.fusion.sizes import same_type
 from vllm_ir.conversions.inline import inline
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
+from vllm_ir.frontends.distributed.group_names import is_collective
 from vllm_ir.frontends.fx.build import CallBuilder
 
 
@@ -46,7 +52,7 @@ class Order:
         """Take an operation away that nothing uses."""
         del self._places[op]
         op.detach()
-        op.erase()
+        op.drop_all_references()  # `erase` would also look for users of results and replace them
 
 
 @dataclass
@@ -62,26 +68,45 @@ class Site:
 
 def site_of(match: Match, variant: Variant, order: Order) -> Site | Miss:
     """The site of a match, or what forbids to replace it."""
-    matched = set(match.operations.values())
-    outputs = {match.value(output) for output in variant.side.outputs}
+    matched = set(match.operations)
+    reached = len(match.operations) + 1  # further than any match whose types or attributes are wrong
+    outputs = {match.value(output) for output in variant.outputs}
     last = order.last(matched)
     for op in matched:
         for result in op.results:
             if result not in outputs and (user := _outside(result, matched)) is not None and op.operands:
-                return Miss(len(matched), op, f"%{result.name_hint} is also used by {name_text(user)}")
+                return Miss(reached, op, f"%{result.name_hint} is also used by {name_text(user)}")
+    between = _overtaken(matched, last, order) if variant.side.groups else None
+    if between is not None:
+        return Miss(reached, between, "it acts outside the program, among collectives that would change places")
     late = sorted(_dependents(outputs, matched, order, order[last]), key=order.__getitem__)
     for op in late:
-        if not is_matchable(op):
-            return Miss(len(matched), op, "it uses a result, comes before the last operand, and cannot move")
+        if not isinstance(op, RelayoutOp) and (acts_outside(op) or not is_matchable(op)):
+            return Miss(reached, op, "it uses a result, comes before the last operand, and cannot move")
     moved = set(late)
-    for value in match.tensors.values():
+    for value in match.tensors:
         if isinstance(value.owner, Operation) and value.owner in moved:
-            return Miss(len(matched), value.owner, f"%{value.name_hint} depends on a result of the fused operations")
+            return Miss(reached, value.owner, f"%{value.name_hint} depends on a result of the fused operations")
     return Site(match, last, late)
 
 
 def _outside(value: SSAValue, matched: set[Operation]) -> Operation | None:
     return next((use.operation for use in value.uses if use.operation not in matched), None)
+
+
+def _overtaken(matched: set[Operation], last: Operation, order: Order) -> Operation | None:
+    """An operation that acts outside the program and stands between the collectives of a match and its last operation.
+
+    One that comes before the first collective stays before it, and one behind the last operation stays behind.
+    """
+    op = min(filter(is_collective, matched), key=order.__getitem__, default=last)
+    while op is not last:
+        if op not in matched and acts_outside(op):
+            return op
+        if op.next_op is None:
+            raise ValueError(f"{last.name} does not come behind {op.name}")
+        op = op.next_op
+    return None
 
 
 def _dependents(outputs: set[SSAValue], matched: set[Operation], order: Order, end: float) -> set[Operation]:
@@ -95,6 +120,30 @@ def _dependents(outputs: set[SSAValue], matched: set[Operation], order: Order, e
                 found.add(op)
                 pending.extend(op.results)
     return found
+
+
+def _erased_as_unused(op: Operation, order: Order) -> bool:
+    if any(result.first_use is not None for result in op.results) or acts_outside(op):
+        return False
+    order.erase(op)
+    return True
+
+
+def _pass_on_facts(match: Match, new: Sequence[Operation]) -> None:
+    """What all operations of a match state in attributes, as that they work on pieces, holds for what replaces them.
+
+    It is stated where an operand comes from an operation that states it.
+    """
+    first, *others = match.operations
+    if not first.attributes:
+        return
+    facts = {
+        name: fact for name, fact in first.attributes.items() if all(op.attributes.get(name) == fact for op in others)
+    }
+    for op in new if facts else ():
+        owners = [value.owner for value in op.operands]
+        if any(isinstance(owner, Operation) and facts.items() <= owner.attributes.items() for owner in owners):
+            op.attributes.update(facts)
 
 
 def replace(
@@ -112,20 +161,21 @@ def replace(
 
     b = CallBuilder(insert)
     b.at(last)
-    operands = [site.match.tensors[argument] for argument in variant.side.arguments]
-    results = inline(after.traced, operands, original, b)
-    for output, result in zip(variant.side.outputs, results, strict=False):
+    results = inline(after.traced, site.match.tensors, original, b)
+    for output, result in zip(variant.outputs, results, strict=False):
         old = site.match.value(output)
-        if result.type != old.type:
+        if old.first_use is not None and not same_type(result.type, old.type):
             result = b.add(RelayoutOp.create(operands=[result], result_types=[old.type])).results[0]
         old.replace_all_uses_with(result)
-        result.name_hint = old.name_hint
+        if result.name_hint != old.name_hint:
+            result.name_hint = old.name_hint
+    _pass_on_facts(site.match, new)
     order.place_before(new, last)
     for op in site.late:
         op.detach()
         block.insert_op_before(op, last)
     order.place_before(site.late, last)
-    for op in sorted(set(site.match.operations.values()), key=order.__getitem__, reverse=True):
+    for op in sorted(set(site.match.operations), key=order.__getitem__, reverse=True):
         if not any(result.uses for result in op.results):
             order.erase(op)
-    return new
+    return [op for op in reversed(new) if not _erased_as_unused(op, order)][::-1]

@@ -2,6 +2,7 @@
 
 `norm(all_reduce(x))` is the same on all ranks, and all of them compute it. `all_gather(norm(reduce_scatter(x)))` has
 the same rows and moves as many bytes, but each rank normalises 1/n of them; the residual between layers stays cut.
+Fused ops that begin with a sum are taken apart where it is scattered (`fused_sums.py`).
 What works on pieces says so (`shards.py`), and it is checked at the end (`check_shards.py`). Which sums were scattered
 stays in the module's `vllm_ir.sharded_sums` attribute, which were not and why in `vllm_ir.unsharded_sums`, and how
 many bytes the collectives move before and behind in `vllm_ir.collective_bytes`.
@@ -9,11 +10,12 @@ many bytes the collectives move before and behind in `vllm_ir.collective_bytes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from xdsl.context import Context
 from xdsl.dialects.builtin import DictionaryAttr, ModuleOp, StringAttr
+from xdsl.ir import Operation
 from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.conversions.analysis.polynomials import Number, divide, equal, not_greater, parse
@@ -23,6 +25,7 @@ from vllm_ir.conversions.errors import named_place
 from vllm_ir.conversions.notes import text_array
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.conversions.sequence_parallel.check_shards import check_shards
+from vllm_ir.conversions.sequence_parallel.fused_sums import fused_sums, take_apart
 from vllm_ir.conversions.sequence_parallel.plan import Plan, Region, Rows, Sum, leading_sizes
 from vllm_ir.conversions.sequence_parallel.rewrite import Rewriter
 from vllm_ir.conversions.trace import Examples
@@ -82,20 +85,51 @@ class _Sharding:
         self.options = options
         self.rewrites = rewrites
         self.places = group_places(module)
-        self.rewriter = Rewriter(Examples())
+        self.examples = Examples()
+        self.rewriter = Rewriter(self.examples)
         self.sharded: list[str] = []
         self.unsharded: list[str] = []
         self.found = False
         """Whether there are sums at all."""
 
     def run(self, function: FuncOp) -> None:
-        plan = Plan(function, self._sums(function), extra_bytes=self.options.extra_bytes)
+        self._take_apart(function)
+        plan, left = self._plan(function)
         done = self.rewrites.done
         for region in plan.regions():
             self._rewrite(region)
-        self.unsharded.extend(f"{named_place(op)}: {reason}" for op, reason in plan.unused.items())
+        self._leave({**left, **plan.unused})
         if self.rewrites.done > done:
             drop_invalid_donations(function)
+
+    def _take_apart(self, function: FuncOp) -> None:
+        """Take those fused ops apart whose sums will be scattered; the others stay as they are.
+
+        Which these are is found out on a copy, where all of them are taken apart.
+        """
+        fused = list(fused_sums(function))
+        if not fused:
+            return
+        trial = function.clone()
+        sums = [take_apart(op, self.examples) for op in list(fused_sums(trial))]
+        plan, left = self._plan(trial)
+        regions = [region for number, region in enumerate(plan.regions(), 1) if self.rewrites.has(number)]
+        scattered = {entry.collective.op for region in regions for entry in region.sums}
+        reasons = {**left, **plan.unused}
+        for op, part in zip(fused, sums, strict=True):
+            if part in scattered:
+                take_apart(op, self.examples)
+            elif part in reasons:
+                self._leave({op: reasons[part]})
+
+    def _plan(self, function: FuncOp) -> tuple[Plan, dict[Operation, str]]:
+        """What may be done in a function, and why sums cannot be scattered whatever is behind them."""
+        left: dict[Operation, str] = {}
+        sums = list(self._sums(function, left))
+        return Plan(function, sums, extra_bytes=self.options.extra_bytes), left
+
+    def _leave(self, reasons: Mapping[Operation, str]) -> None:
+        self.unsharded.extend(f"{named_place(op)}: {reason}" for op, reason in reasons.items())
 
     def _rewrite(self, region: Region) -> None:
         first = region.sums[0].collective.op
@@ -103,8 +137,8 @@ class _Sharding:
             self.sharded.extend(named_place(entry.collective.op) for entry in region.sums)
             self.rewriter.rewrite(region)
 
-    def _sums(self, function: FuncOp) -> Iterator[Sum]:
-        """The sums that may be scattered; notes of the others why not."""
+    def _sums(self, function: FuncOp, left: dict[Operation, str]) -> Iterator[Sum]:
+        """The sums that may be scattered; `left` gets the others, and why not."""
         for op in function.block.ops:
             collective = collective_of(op)
             if collective is None or collective.kind != ALL_REDUCE:
@@ -114,7 +148,7 @@ class _Sharding:
             if isinstance(rows, Rows):
                 yield Sum(collective, rows)
             else:
-                self.unsharded.append(f"{named_place(op)}: {rows}")
+                left[op] = rows
 
     def _rows(self, collective: Collective) -> Rows | str:
         """How the rows of a sum are shared, or why they are not."""

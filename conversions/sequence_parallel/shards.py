@@ -15,6 +15,7 @@ from xdsl.ir import Operation
 from vllm_ir.conversions.value_views import callee_of
 from vllm_ir.dialects.torch.call import CallOp
 from vllm_ir.dialects.vllm_ir.high_level import OperandEffects
+from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.frontends.fx.types import is_tensor
 from vllm_ir.frontends.ops import ops
 from vllm_ir.frontends.ops.dialect import operand_segments
@@ -47,10 +48,13 @@ def row_operands(op: Operation) -> tuple[int, ...] | None:
     """The operands of which each row of each result needs only the same row; None if results are not made so.
 
     For a registered op that is declared row-wise they are its activations. Of torch's pointwise operators they are all
-    tensors, so that no operand is left of which it matters whether all ranks have the same.
+    tensors, so that no operand is left of which it matters whether all ranks have the same. Another layout changes no
+    row.
     """
     if not op.results or not all(is_tensor(value.type) for value in op.results):
         return None
+    if isinstance(op, RelayoutOp):
+        return (0,)
     if isinstance(op, CallOp):
         if not callee_of(op).is_pointwise or op.update_indices:
             return None

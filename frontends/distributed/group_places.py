@@ -11,19 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, StringAttr, i64
-from xdsl.ir import Attribute, Operation
+from xdsl.dialects.builtin import DictionaryAttr, IntegerAttr, ModuleOp, i64
+from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
-from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.frontends.distributed.group_names import group_of
 from vllm_ir.frontends.distributed.module_groups import attached_replica_groups
-from vllm_ir.frontends.distributed.replica_groups import group_position
 from vllm_ir.frontends.distributed.torch_internals import group_named, is_initialized, own_rank, ranks_of
-from vllm_ir.frontends.fx.schemas import resolve
-from vllm_ir.frontends.fx.torch_objects import is_overload
 
 GROUP_PLACES = "vllm_ir.group_places"
-_GROUP_NAME = "group_name"
 
 
 @dataclass(frozen=True)
@@ -32,17 +28,6 @@ class Place:
 
     ranks: int
     rank: int | None = None
-
-
-def group_of(op: Operation) -> str | None:
-    """The name of the group that a collective is about, a call of torch's or an op's; None for anything else."""
-    if isinstance(op, CallOp):
-        target = resolve(op.target) if op.target.startswith("_c10d") else None
-        position = group_position(target) if is_overload(target) else None
-        name = None if position is None else op.arguments()[position]
-    else:
-        name = op.properties.get(_GROUP_NAME)
-    return name.data if isinstance(name, StringAttr) else None
 
 
 def group_places(module: ModuleOp) -> dict[str, Place]:
@@ -100,4 +85,4 @@ def _place(name: str, entry: Attribute) -> Place:
     return Place(ranks, rank)
 
 
-__all__ = ["GROUP_PLACES", "Place", "attach_group_places", "group_of", "group_places", "set_group_places"]
+__all__ = ["GROUP_PLACES", "Place", "attach_group_places", "group_places", "set_group_places"]

@@ -22,16 +22,16 @@ from xdsl.dialects.builtin import (
     NameLoc,
     i64,
 )
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, Operation
 from xdsl.utils.exceptions import VerifyException
 
 from vllm_ir.dialects.torch.call import CallOp
+from vllm_ir.frontends.distributed.group_names import group_of, group_position
 from vllm_ir.frontends.distributed.replica_groups import (
     TIMEOUT,
     Collective,
     ReplicaGroupError,
     Tiles,
-    group_position,
     resolve,
 )
 from vllm_ir.frontends.fx.schemas import resolve as resolve_target
@@ -101,23 +101,23 @@ def add_groups(groups: dict[str, Tiles], collective: Collective, tiles: Tiles) -
 
 
 def collectives_of(module: ModuleOp) -> Iterator[Collective]:
-    """The calls of functional collectives in a module, in order."""
+    """The collectives of a module, torch's and ops, in order."""
     for op in module.walk():
-        target = resolve_target(op.target) if isinstance(op, CallOp) and op.target.startswith("_c10d") else None
-        position = group_position(target) if is_overload(target) else None
-        if position is not None and isinstance(op, CallOp):
-            yield Collective(op.target, decode(op.arguments()[position], op.operands, str), _place(op))
+        group = group_of(op)
+        if group is not None:
+            yield Collective(op.target if isinstance(op, CallOp) else op.name, group, _place(op))
 
 
-def replica_groups_of(op: CallOp) -> Tiles:
-    """The replica groups of a call of a collective, as its module says them.
+def replica_groups_of(op: CallOp, program: Operation | None = None) -> Tiles:
+    """The replica groups of a call of a collective, as the module says them that it or `program` is in.
 
-    For conversions, which ask no process for anything.
+    For conversions, which ask no process for anything. A call in the definition of an operation is in no module that
+    says anything; `program` is that operation, or what it is in.
 
     Raises:
         ReplicaGroupError: the module says nothing about the group.
     """
-    root = op
+    root = program or op
     while (parent := root.parent_op()) is not None:
         root = parent
     target = resolve_target(op.target)
@@ -133,7 +133,7 @@ def replica_groups_of(op: CallOp) -> Tiles:
     return known[collective.name]
 
 
-def _place(op: CallOp) -> str:
+def _place(op: Operation) -> str:
     location = op.location
     location = location.location if isinstance(location, NameLoc) else location
     return f"{location.filename.data}:{location.line.data}" if isinstance(location, FileLineColLoc) else ""

@@ -20,6 +20,7 @@ from torch import fx
 from torch._C._distributed_c10d import ProcessGroup
 from torch._ops import OpOverloadPacket
 
+from vllm_ir.frontends.distributed.group_names import group_position
 from vllm_ir.frontends.distributed.torch_internals import (
     Meeting,
     group_named,
@@ -31,7 +32,6 @@ from vllm_ir.frontends.distributed.torch_internals import (
     world_size,
 )
 from vllm_ir.frontends.fx.locations import user_location
-from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.torch_objects import Overload, is_overload, overloads_of
 
 Tiles: TypeAlias = list[list[int]]
@@ -39,8 +39,6 @@ Tiles: TypeAlias = list[list[int]]
 
 TIMEOUT = timedelta(minutes=10)
 """How long ranks wait for one another: one may still compile what the others have in a cache."""
-
-_NAMESPACE = "_c10d_functional"
 
 
 class ReplicaGroupError(ValueError):
@@ -66,16 +64,8 @@ class Collective:
         return ReplicaGroupError(f"{where}@{self.target}: group {self.name!r} {reason}")
 
 
-def group_position(overload: Overload) -> int | None:
-    """Which argument of a functional collective is its group; None for all other operators."""
-    if not overload.namespace.startswith(_NAMESPACE):
-        return None
-    names = [argument.name for argument in op_info(overload).arguments]
-    return names.index("group_name") if "group_name" in names else None
-
-
 def collectives_in(graph: fx.Graph) -> Iterator[tuple[fx.Node, Collective]]:
-    """The functional collectives that nodes of a graph call, as overloads or as packets."""
+    """The collectives that nodes of a graph call, as overloads or as packets."""
     for node in graph.nodes:
         overload = _overload(node.target) if node.op == "call_function" else None
         position = None if overload is None else group_position(overload)

@@ -20,13 +20,15 @@ from vllm_ir.frontends.fx.errors import FxImportError
 from vllm_ir.frontends.fx.schemas import op_info
 from vllm_ir.frontends.fx.values import encode, operand_reference
 
+_UNKNOWN = UnknownLoc()
+
 
 class CallBuilder:
     """Builds operations and hands each to `insert`; all get the current `location` and `name`."""
 
     def __init__(self, insert: Callable[[Operation], None]) -> None:
         self.insert = insert
-        self.location: LocationAttr = UnknownLoc()
+        self.location: LocationAttr = _UNKNOWN
         self.name: str | None = None
 
     def at(self, op: Operation) -> None:

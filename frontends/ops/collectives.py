@@ -31,7 +31,7 @@ def all_reduce(x: Tensor, group_name: str) -> Tensor:
     Returns:
         A contiguous tensor like `x`.
     """
-    return _waited(_functional.all_reduce(x, "sum", group_name))
+    return summed(x, group_name)
 
 
 @register_op
@@ -84,6 +84,11 @@ def all_gather(x: Tensor, dim: int, world_size: int, group_name: str) -> Tensor:
     pieces = _waited(_functional.all_gather_into_tensor(sent, world_size, group_name))
     whole = pieces.movedim(0, dim).flatten(dim, dim + 1).contiguous()
     return whole.view(x.dtype) if as_bytes else whole
+
+
+def summed(x: Tensor, group_name: str) -> Tensor:
+    """The definition of `all_reduce`."""
+    return _waited(_functional.all_reduce(x, "sum", group_name))
 
 
 @all_reduce.register_input_generator

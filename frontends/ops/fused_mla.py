@@ -5,6 +5,7 @@ from torch import Tensor
 
 from vllm_ir.frontends.ops.kv_cache import with_latents
 from vllm_ir.frontends.ops.norms import normalized
+from vllm_ir.frontends.ops.quantization import per_group_fp8, per_token_fp8
 from vllm_ir.frontends.ops.registry import register_op
 from vllm_ir.frontends.ops.rope import rotated, table_of_angles
 
@@ -73,6 +74,72 @@ def dual_rms_norm(
     return normalized(op, x, x_weight, epsilon, None), normalized(op, y, y_weight, epsilon, None, "y")
 
 
+@register_op(activations=["x", "y"], allow_inplace=True, reuses=[None, None, "y"])
+def dual_rms_norm_dynamic_per_token_fp8_quant(
+    x: Tensor,
+    y: Tensor,
+    x_weight: Tensor | None,
+    y_weight: Tensor | None,
+    epsilon: float,
+    scale_ub: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`dual_rms_norm`, and `dynamic_per_token_scaled_fp8_quant` of its first result.
+
+    Args:
+        x: any floating dtype, at least one dimension, the last of which is not empty.
+        y: any floating dtype, at least one dimension.
+        x_weight: one-dimensional, as long as the last dimension of `x`; None leaves the product out.
+        y_weight: likewise for `y`.
+        epsilon: added to either mean of squares.
+        scale_ub: float32, one element: bounds the rows' greatest magnitudes, and so the scales; None: no bound.
+
+    Returns:
+        The quantised rows of the normalised `x`, their scales in float32, `[..., 1]`, and the normalised `y`.
+
+    Raises:
+        ValueError: an argument's dtype or shape does not fit.
+    """
+    op = "dual_rms_norm_dynamic_per_token_fp8_quant"
+    y_normed = normalized(op, y, y_weight, epsilon, None, "y")
+    return *per_token_fp8(op, normalized(op, x, x_weight, epsilon, None), scale_ub), y_normed
+
+
+@register_op(activations=["x", "y"], allow_inplace=True, reuses=[None, None, "y"])
+def dual_rms_norm_per_token_group_fp8_quant(
+    x: Tensor,
+    y: Tensor,
+    x_weight: Tensor | None,
+    y_weight: Tensor | None,
+    epsilon: float,
+    group_size: int,
+    use_ue8m0: bool = False,
+    quant_epsilon: float = 1e-10,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`dual_rms_norm`, and `per_token_group_fp8_quant` of its first result.
+
+    Args:
+        x: any floating dtype, at least one dimension.
+        y: likewise.
+        x_weight: one-dimensional, as long as the last dimension of `x`; None leaves the product out.
+        y_weight: likewise for `y`.
+        epsilon: added to either mean of squares.
+        group_size: elements of a group; divides the last dimension of `x`.
+        use_ue8m0: round scales up to a power of two.
+        quant_epsilon: positive; the least magnitude that a scale is made of.
+
+    Returns:
+        The quantised rows of the normalised `x`, their scales in float32, `[..., last dimension / group_size]`, and
+        the normalised `y`.
+
+    Raises:
+        ValueError: an argument's dtype, shape or value does not fit.
+    """
+    op = "dual_rms_norm_per_token_group_fp8_quant"
+    x_normed = normalized(op, x, x_weight, epsilon, None)
+    y_normed = normalized(op, y, y_weight, epsilon, None, "y")
+    return *per_group_fp8(op, x_normed, group_size, use_ue8m0, quant_epsilon, "quant_epsilon"), y_normed
+
+
 @mla_rope_and_cache.register_input_generator
 def generate_mla_rope_and_cache_inputs(
     num_tokens: int = 16,
@@ -101,3 +168,20 @@ def generate_dual_rms_norm_inputs(
     x, y = (torch.randn(num_tokens, size).to(dtype) for size in sizes)
     x_weight, y_weight = (torch.randn(size).to(dtype) for size in sizes)
     return x, y, x_weight, y_weight, epsilon
+
+
+@dual_rms_norm_dynamic_per_token_fp8_quant.register_input_generator
+def generate_dual_rms_norm_dynamic_per_token_fp8_quant_inputs(
+    num_tokens: int = 32, hidden_size: int = 128, dtype: torch.dtype = torch.bfloat16, bounded: bool = False
+) -> tuple[object, ...]:
+    """Random arguments of `dual_rms_norm_dynamic_per_token_fp8_quant`."""
+    rows = generate_dual_rms_norm_inputs(num_tokens, hidden_size, dtype)
+    return *rows, 3 * torch.rand(1) if bounded else None
+
+
+@dual_rms_norm_per_token_group_fp8_quant.register_input_generator
+def generate_dual_rms_norm_per_token_group_fp8_quant_inputs(
+    num_tokens: int = 32, hidden_size: int = 128, dtype: torch.dtype = torch.bfloat16, group_size: int = 32
+) -> tuple[object, ...]:
+    """Random arguments of `dual_rms_norm_per_token_group_fp8_quant`."""
+    return *generate_dual_rms_norm_inputs(num_tokens, hidden_size, dtype), group_size

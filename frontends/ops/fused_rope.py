@@ -49,7 +49,7 @@ def qk_norm_rope(
         ValueError: an argument's dtype or shape does not fit.
     """
     op = "qk_norm_rope"
-    query, key, value = _normed(op, qkv, q_weight, k_weight, epsilon, num_heads, num_kv_heads, head_size)
+    query, key, value = normed_heads(op, qkv, q_weight, k_weight, epsilon, num_heads, num_kv_heads, head_size)
     turned = rotated(op, positions, query, key, head_size, cos_sin_cache, is_neox, rotary_dim)
     return *turned, value.clone(memory_format=torch.contiguous_format)
 
@@ -93,7 +93,7 @@ def rope_and_cache(
     """
     op = "rope_and_cache"
     turned = rotated(op, positions, query, key, head_size, cos_sin_cache, is_neox, rotary_dim)
-    return *turned, *_cached(op, turned[1], value, key_cache, value_cache, slot_mapping)
+    return *turned, *cached_heads(op, turned[1], value, key_cache, value_cache, slot_mapping)
 
 
 @register_op(
@@ -129,13 +129,13 @@ def qk_norm_rope_and_cache(
         IndexError: there are not that many slots in the cache.
     """
     op = "qk_norm_rope_and_cache"
-    query, key, value = _normed(op, qkv, q_weight, k_weight, epsilon, num_heads, num_kv_heads, head_size)
+    query, key, value = normed_heads(op, qkv, q_weight, k_weight, epsilon, num_heads, num_kv_heads, head_size)
     turned = rotated(op, positions, query, key, head_size, cos_sin_cache, is_neox, rotary_dim)
-    caches = _cached(op, turned[1], value, key_cache, value_cache, slot_mapping)
+    caches = cached_heads(op, turned[1], value, key_cache, value_cache, slot_mapping)
     return *turned, value.clone(memory_format=torch.contiguous_format), *caches
 
 
-def _normed(
+def normed_heads(
     op: str,
     qkv: Tensor,
     q_weight: Tensor | None,
@@ -145,7 +145,7 @@ def _normed(
     num_kv_heads: int,
     head_size: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The three pieces of a projection, of which the heads of the first two are normalised."""
+    """The three pieces of a projection, of which the heads of the first two are normalised; errors name `op`."""
     if num_heads < 1 or num_kv_heads < 1 or head_size < 1:
         raise ValueError(
             f"vllm_ir.{op}: num_heads, num_kv_heads and head_size must be positive, got {num_heads}, {num_kv_heads}, "
@@ -171,9 +171,10 @@ def _normed(
     return query, key, qkv[..., values:]
 
 
-def _cached(
+def cached_heads(
     op: str, key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slot_mapping: Tensor
 ) -> tuple[Tensor, Tensor]:
+    """The caches with keys and values in them, whose rows may hold heads one behind the other; errors name `op`."""
     keys, values = _with_heads(key, key_cache), _with_heads(value, value_cache)
     return with_keys_and_values(op, keys, values, key_cache, value_cache, slot_mapping)
 

@@ -54,13 +54,13 @@ def rotated(
     rotary_dim: int | None,
 ) -> tuple[Tensor, Tensor]:
     """The definition of `rotary_embedding`; errors name `op`."""
-    _check(op, positions, query, key, head_size, cos_sin_cache, rotary_dim)
+    check_rotary(op, positions, query, key, head_size, cos_sin_cache, rotary_dim)
     rows = cos_sin_cache.index_select(0, positions.flatten())
-    return _rotated(query, rows, head_size, is_neox), _rotated(key, rows, head_size, is_neox)
+    return rotated_by_rows(query, rows, head_size, is_neox), rotated_by_rows(key, rows, head_size, is_neox)
 
 
-def _rotated(x: Tensor, rows: Tensor, head_size: int, is_neox: bool) -> Tensor:
-    """Rotate the heads of `x`; `rows` are the table's rows for its tokens, in order."""
+def rotated_by_rows(x: Tensor, rows: Tensor, head_size: int, is_neox: bool) -> Tensor:
+    """Rotate the heads of `x`; `rows`, `[tokens, rotary_dim]`, are cosines and sines of its tokens, in order."""
     rotary_dim = rows.shape[-1]
     heads = x.reshape(rows.shape[0], -1, head_size)
     cos, sin = rows.unsqueeze(1).to(x.dtype).chunk(2, dim=-1)
@@ -74,7 +74,7 @@ def _rotated(x: Tensor, rows: Tensor, head_size: int, is_neox: bool) -> Tensor:
     return torch.cat((turned, resting), dim=-1).reshape(x.shape)
 
 
-def _check(
+def check_rotary(
     op: str,
     positions: Tensor,
     query: Tensor,
@@ -83,6 +83,11 @@ def _check(
     cos_sin_cache: Tensor,
     rotary_dim: int | None,
 ) -> None:
+    """Refuse arguments of `rotary_embedding` that do not fit, but for how many positions there are; names `op`.
+
+    Raises:
+        ValueError: one does not fit.
+    """
     if positions.is_floating_point() or positions.is_complex() or positions.dtype is torch.bool:
         raise ValueError(f"vllm_ir.{op}: positions must be integers, got {positions.dtype}")
     if cos_sin_cache.dim() != 2 or cos_sin_cache.shape[1] % 2 or cos_sin_cache.shape[1] > head_size:

@@ -336,7 +336,7 @@ def check_random(program_steps: Sequence[tuple[str, int, int, int, int]], make: 
 
 
 @given(program_steps=steps, arguments=st.sampled_from(programs.ARGUMENTS))
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 def test_every_limit_of_random_programs(program_steps: Sequence[object], arguments: Inputs) -> None:
     check_random(program_steps, arguments)
 

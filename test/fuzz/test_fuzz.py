@@ -22,7 +22,7 @@ from vllm_ir.tools.fuzz.shrink import shrink
 from vllm_ir.tools.fuzz.simulate import check
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*.py"))
-SLICE = {"vllm_ir_eager": 40, "graph": 40, "interpreter": 12, "text": 8, "vllm_ir_xla": 10, "vllm_ir": 2}
+SLICE = {"vllm_ir_eager": 25, "graph": 20, "interpreter": 12, "text": 8, "vllm_ir_xla": 8, "vllm_ir": 2}
 """Programs by path."""
 
 

@@ -182,7 +182,7 @@ def refusal(action: Callable[[], object]) -> str | None:
 
 
 @given(program_steps=steps, arguments=st.sampled_from(ARGUMENTS))
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_random_programs(
     program_steps: Sequence[Step], arguments: Callable[[], Sequence[Tensor]], harness: ModuleType
 ) -> None:

@@ -48,7 +48,7 @@ def compare(program: Callable[..., object], make: Callable[[], Sequence[object]]
 
 
 @given(program_steps=random_programs.steps, arguments=st.sampled_from(random_programs.ARGUMENTS))
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 def test_random_programs(program_steps: Sequence[tuple[str, int, int, int, int]], arguments) -> None:
     def program(*inputs: Tensor) -> tuple[object, ...]:
         return tuple(pytree.tree_leaves(random_programs.run(program_steps, inputs)))

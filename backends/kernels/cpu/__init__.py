@@ -2,6 +2,7 @@
 
 from vllm_ir.backends.kernels.cpu import (
     attention,
+    collective_norms,
     collectives,
     fused_activation_quant,
     fused_norm_quant,
@@ -16,6 +17,7 @@ from vllm_ir.backends.kernels.cpu.build import unsupported_reason
 
 __all__ = [
     "attention",
+    "collective_norms",
     "collectives",
     "fused_activation_quant",
     "fused_norm_quant",

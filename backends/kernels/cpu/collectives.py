@@ -43,7 +43,8 @@ def _is_contiguous(x: Tensor) -> bool:
     return True
 
 
-def _takes_all_reduce(x: Tensor, group_name: str) -> bool:
+def takes_all_reduce(x: Tensor, group_name: str) -> bool:
+    """Whether the sum can be made in the memory of `x`."""
     if not is_dense(x) or x.dtype not in (*_FLOATS, *_INTEGERS) or not _is_contiguous(x):
         return False
     # Not there in a torch without collectives.
@@ -53,7 +54,7 @@ def _takes_all_reduce(x: Tensor, group_name: str) -> bool:
     return group is not None and cpu_backend(group) == "gloo"
 
 
-@ops.all_reduce.register_impl(PROVIDER, supported=SUPPORTED, supports_args=_takes_all_reduce, inplace=True)
+@ops.all_reduce.register_impl(PROVIDER, supported=SUPPORTED, supports_args=takes_all_reduce, inplace=True)
 def all_reduce(x: Tensor, group_name: str) -> Tensor:
     """`all_reduce` in place of `x`."""
     call(ALL_REDUCE_, x, group_name)

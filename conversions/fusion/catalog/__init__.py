@@ -3,8 +3,12 @@
 from vllm_ir.conversions.fusion.catalog import (
     activation_quant,
     add_rms_norm,
+    all_reduce_norm,
     attention_quant,
+    gated_norm,
     mla,
+    mrope,
+    norm_pad,
     recognize_cache_update,
     recognize_gated_activations,
     recognize_grouped_attention,
@@ -13,6 +17,7 @@ from vllm_ir.conversions.fusion.catalog import (
     rms_norm_quant,
     rms_norm_reshape,
     rope,
+    rope_cache_quant,
 )
 from vllm_ir.conversions.fusion.fusion import Fusion
 
@@ -25,8 +30,13 @@ FUSIONS: tuple[Fusion, ...] = (
     *add_rms_norm.FUSIONS,
     *rms_norm_reshape.FUSIONS,
     *rms_norm_quant.FUSIONS,
+    *norm_pad.FUSIONS,
+    *gated_norm.FUSIONS,
+    *all_reduce_norm.FUSIONS,
     *activation_quant.FUSIONS,
     *rope.FUSIONS,
+    *mrope.FUSIONS,
+    *rope_cache_quant.FUSIONS,
     *mla.FUSIONS,
     *attention_quant.FUSIONS,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -57,8 +58,37 @@ def _dual_norm_fused(
     return ops.dual_rms_norm(first, second, x_weight, y_weight, epsilon)
 
 
+def _dynamic(
+    x: Tensor, y: Tensor, x_weight: Tensor | None, y_weight: Tensor | None, epsilon: float, bound: Tensor | None
+) -> object:
+    first, second = ops.dual_rms_norm(x, y, x_weight, y_weight, epsilon)
+    return *ops.dynamic_per_token_scaled_fp8_quant(first, bound), second
+
+
+def _dynamic_fused(*arguments: object) -> object:
+    return ops.dual_rms_norm_dynamic_per_token_fp8_quant(*arguments)
+
+
+def _grouped(
+    x: Tensor,
+    y: Tensor,
+    x_weight: Tensor | None,
+    y_weight: Tensor | None,
+    epsilon: float,
+    group_size: int,
+    powers: bool,
+    least: float,
+) -> object:
+    first, second = ops.dual_rms_norm(x, y, x_weight, y_weight, epsilon)
+    return *ops.per_token_group_fp8_quant(first, group_size, powers, least), second
+
+
+def _grouped_fused(*arguments: object) -> object:
+    return ops.dual_rms_norm_per_token_group_fp8_quant(*arguments)
+
+
 def _rope_cache_examples() -> Iterator[tuple[object, ...]]:
-    for dtype, is_neox in ((torch.bfloat16, True), (torch.float32, False)):
+    for dtype, is_neox in ((torch.bfloat16, True), (torch.float32, False), (torch.float16, True)):
         q_pe, k_pe = torch.randn(_TOKENS, _HEADS, _ROPE).to(dtype), torch.randn(_TOKENS, _ROPE).to(dtype)
         kv_c, cache = torch.randn(_TOKENS, _LATENT).to(dtype), torch.randn(3, 4, _LATENT + _ROPE).to(dtype)
         slots, table = torch.tensor([7, 0, 3, 11, 2]), torch.randn(32, _ROPE).to(dtype)
@@ -66,12 +96,37 @@ def _rope_cache_examples() -> Iterator[tuple[object, ...]]:
 
 
 def _dual_norm_examples() -> Iterator[tuple[object, ...]]:
-    for dtype in (torch.bfloat16, torch.float32, torch.float16):
-        x = torch.randn(_TOKENS, 24 + 16).to(dtype)
-        yield x, torch.randn(24).to(dtype), torch.randn(16).to(dtype), 1e-6, 24, 16
+    for x, y, x_weight, y_weight in _pairs():
+        if x is not None and y is not None:
+            yield torch.cat((x, y), -1), x_weight, y_weight, 1e-6, 24, 16
+
+
+def _pairs() -> Iterator[tuple[Tensor | None, ...]]:
+    """Two tensors and their weights, which are there or not."""
+    for dtype, (x_weighted, y_weighted) in zip(
+        (torch.bfloat16, torch.float32, torch.float16, torch.bfloat16), product((True, False), repeat=2), strict=True
+    ):
+        x, y = torch.randn(_TOKENS, 24).to(dtype), torch.randn(_TOKENS, 16).to(dtype)
+        x_weight = torch.randn(24).to(dtype) if x_weighted else None
+        yield x, y, x_weight, torch.randn(16).to(dtype) if y_weighted else None
+
+
+def _dynamic_examples() -> Iterator[tuple[object, ...]]:
+    for bound in (None, torch.tensor([1.5])):
+        for pair in _pairs():
+            yield *pair, 1e-6, bound
+
+
+def _grouped_examples() -> Iterator[tuple[object, ...]]:
+    for powers in (False, True):
+        for pair in _pairs():
+            yield *pair, 1e-6, 8, powers, 1e-10
 
 
 FUSIONS = (
     Fusion("mla_rope_cache", _rope_cache, _rope_cache_fused, _rope_cache_examples),
     Fusion("dual_rms_norm", _dual_norm, _dual_norm_fused, _dual_norm_examples),
+    # These come behind the one above.
+    Fusion("dual_rms_norm_dynamic_per_token_quant", _dynamic, _dynamic_fused, _dynamic_examples),
+    Fusion("dual_rms_norm_per_token_group_quant", _grouped, _grouped_fused, _grouped_examples),
 )

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from vllm_ir.conversions.fusion.fusion import Fusion, Numerics
+from vllm_ir.frontends.fx.marks import mark
 
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 _TIMES = 5
@@ -70,6 +71,10 @@ def _examples_fused() -> Iterator[tuple[object, ...]]:
             yield *_heads(torch.float32, masked), _TIMES, scale, is_causal
     for dtype in (torch.bfloat16, torch.float16):
         yield *_heads(dtype, masked=True), _TIMES, 0.375, False
+    for masked, is_causal in ((True, False), (False, True)):
+        *heads, mask = _heads(torch.float32, masked)
+        heads = [mark(heads_of, (0, 2)) for heads_of in heads if heads_of is not None]
+        yield *heads, None if mask is None else mark(mask, (0, 2, 3)), _TIMES, 0.375, is_causal
 
 
 def _heads(dtype: torch.dtype, masked: bool) -> tuple[Tensor | None, ...]:
@@ -81,13 +86,25 @@ def _heads(dtype: torch.dtype, masked: bool) -> tuple[Tensor | None, ...]:
 def _examples_scores() -> Iterator[tuple[object, ...]]:
     """PyTorch's product of matrices has other operators for a batch of one, and copies heads that are strided."""
     for dtype, batch, strided in product(_DTYPES, (1, 2), (True, False)):
-        query = torch.randn(batch, 6, 2 * _TIMES, 16).to(dtype).transpose(1, 2)
-        yield query if strided else query.contiguous(), torch.randn(batch, 2, 7, 16).to(dtype), _TIMES
+        yield _queries(dtype, batch, strided), torch.randn(batch, 2, 7, 16).to(dtype), _TIMES
+    for batch, strided in product((1, 2), (True, False)):
+        dimensions = (0, 2) if batch > 1 else (2,)
+        query, key = _queries(torch.float32, batch, strided), torch.randn(batch, 2, 7, 16)
+        yield mark(query, dimensions), mark(key, dimensions), _TIMES
+
+
+def _queries(dtype: torch.dtype, batch: int, strided: bool) -> Tensor:
+    query = torch.randn(batch, 6, 2 * _TIMES, 16).to(dtype).transpose(1, 2)
+    return query if strided else query.contiguous()
 
 
 def _examples_weighted() -> Iterator[tuple[object, ...]]:
     for dtype, batch in product(_DTYPES, (1, 2)):
         yield torch.rand(batch, 2 * _TIMES, 6, 7).to(dtype), torch.randn(batch, 2, 7, 16).to(dtype), _TIMES
+    for batch in (1, 2):
+        first = (0,) if batch > 1 else ()
+        weights, value = torch.rand(batch, 2 * _TIMES, 6, 7), torch.randn(batch, 2, 7, 16)
+        yield mark(weights, (*first, 2, 3)), mark(value, (*first, 2)), _TIMES
 
 
 FUSIONS = (

@@ -87,6 +87,45 @@ def _grouped_fused(
     return ops[_fused(f"per_token_group_{dtype}", residual)](*inputs, weight, epsilon, group_size, *options, least)
 
 
+def _double(
+    x: Tensor,
+    residual: Tensor | None,
+    weight: Tensor | None,
+    epsilon: float,
+    scale: Tensor | None,
+    other_scale: Tensor | None,
+    group_size: int | None,
+    other_group_size: int | None,
+    powers: bool,
+    other_powers: bool,
+    least: float | None,
+    other_least: float | None,
+) -> object:
+    """Two projections of one norm, each with its scale, or with its groups."""
+    normed, *rest = _norm(x, residual, weight, epsilon)
+    if scale is not None:
+        quantize = ops.static_scaled_fp8_quant
+        return quantize(normed, scale), quantize(normed, other_scale), *rest
+    quantize = ops.per_token_group_fp8_quant
+    first = quantize(normed, group_size, powers, least)
+    return *first, *quantize(normed, other_group_size, other_powers, other_least), *rest
+
+
+def _double_fused(
+    x: Tensor,
+    residual: Tensor | None,
+    weight: Tensor | None,
+    epsilon: float,
+    scale: Tensor | None,
+    other_scale: Tensor | None,
+    *groups: object,
+) -> object:
+    inputs = (x,) if residual is None else (x, residual)
+    if scale is not None:
+        return ops[_fused("double_static_fp8", residual)](*inputs, weight, scale, other_scale, epsilon)
+    return ops[_fused("double_per_token_group_fp8", residual)](*inputs, weight, epsilon, *groups)
+
+
 def _inputs() -> Iterator[tuple[Tensor, Tensor | None, Tensor | None]]:
     """Activations, residual and weight, each of the last two there or not; the dtypes take turns."""
     for dtype, (added, weighted) in zip(cycle(_DTYPES), product((False, True), (True, False)), strict=False):
@@ -112,8 +151,19 @@ def _grouped_examples() -> Iterator[tuple[object, ...]]:
             yield x, residual, weight, 1e-6, 8, dtype, powers, 1e-10
 
 
+def _double_examples() -> Iterator[tuple[object, ...]]:
+    for inputs in _inputs():
+        scales = (torch.tensor([0.01]), torch.tensor([0.02]))
+        yield *inputs, 1e-6, *scales, None, None, False, False, None, None
+    # The first of the two is whichever has its flags.
+    for powers in ((False, False), (True, False), (True, True)):
+        for inputs in _inputs():
+            yield *inputs, 1e-6, None, None, 8, 4, *powers, 1e-10, 1e-9
+
+
 FUSIONS = (
     Fusion("rms_norm_static_quant", _static, _static_fused, _static_examples),
     Fusion("rms_norm_dynamic_per_token_quant", _dynamic, _dynamic_fused, _dynamic_examples),
     Fusion("rms_norm_per_token_group_quant", _grouped, _grouped_fused, _grouped_examples),
+    Fusion("rms_norm_double_quant", _double, _double_fused, _double_examples),
 )

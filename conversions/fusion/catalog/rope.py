@@ -11,10 +11,17 @@ from torch import Tensor
 from vllm_ir.conversions.fusion.fusion import Fusion
 from vllm_ir.frontends.ops import ops
 
-_TOKENS, _HEADS, _KV_HEADS, _SIZE = 5, 4, 2, 16
+_TOKENS, _HEADS, _KV_HEADS, _SIZE = 5, 4, 2, 48
 
 
-def _normed_heads(x: Tensor, weight: Tensor | None, epsilon: float, heads: int, head_size: int) -> Tensor:
+def pieces_of(qkv: Tensor, heads: int, kv_heads: int, head_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of a projection: views of it. Nothing changes values, so programs keep theirs."""
+    query, key, value = torch.split(qkv, [heads * head_size, kv_heads * head_size, kv_heads * head_size], -1)
+    return query, key, value
+
+
+def normed_heads(x: Tensor, weight: Tensor | None, epsilon: float, heads: int, head_size: int) -> Tensor:
+    """The norm of each head of rows of heads."""
     return ops.rms_norm(x.view(-1, heads, head_size), weight, epsilon).view(x.shape)
 
 
@@ -30,19 +37,32 @@ def _qk_norm_rope(
     table: Tensor,
     is_neox: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    query, key, value = torch.split(qkv, [heads * head_size, kv_heads * head_size, kv_heads * head_size], -1)
-    query = _normed_heads(query, q_weight, epsilon, heads, head_size)
-    key = _normed_heads(key, k_weight, epsilon, kv_heads, head_size)
+    query, key, value = pieces_of(qkv, heads, kv_heads, head_size)
+    query = normed_heads(query, q_weight, epsilon, heads, head_size)
+    key = normed_heads(key, k_weight, epsilon, kv_heads, head_size)
     return *ops.rotary_embedding(positions, query, key, head_size, table, is_neox), value
 
 
-def _qk_norm_rope_fused(*arguments: object) -> object:
-    return ops.qk_norm_rope(*arguments)
+def _qk_norm_rope_fused(
+    qkv: Tensor,
+    positions: Tensor,
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    epsilon: float,
+    heads: int,
+    kv_heads: int,
+    head_size: int,
+    *rest: object,
+) -> object:
+    sizes = (heads, kv_heads, head_size)
+    query, key, _ = ops.qk_norm_rope(qkv, positions, q_weight, k_weight, epsilon, *sizes, *rest)
+    return query, key, pieces_of(qkv, *sizes)[2]
 
 
-def _cached(
+def cached_heads(
     key: Tensor, value: Tensor, key_cache: Tensor, value_cache: Tensor, slots: Tensor, kv_heads: int, head_size: int
 ) -> tuple[Tensor, Tensor]:
+    """The caches with rows of heads in them."""
     shape = (-1, kv_heads, head_size)
     return ops.reshape_and_cache(key.view(shape), value.view(shape), key_cache, value_cache, slots)
 
@@ -61,7 +81,7 @@ def _rope_cache(
     is_neox: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     query, key = ops.rotary_embedding(positions, query, key, head_size, table, is_neox)
-    return query, key, *_cached(key, value, key_cache, value_cache, slots, kv_heads, head_size)
+    return query, key, *cached_heads(key, value, key_cache, value_cache, slots, kv_heads, head_size)
 
 
 def _rope_cache_fused(
@@ -94,15 +114,27 @@ def _qk_norm_rope_cache(
     key_cache: Tensor,
     value_cache: Tensor,
     slots: Tensor,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, ...]:
     query, key, value = _qk_norm_rope(
         qkv, positions, q_weight, k_weight, epsilon, heads, kv_heads, head_size, table, is_neox
     )
-    return query, key, value, *_cached(key, value, key_cache, value_cache, slots, kv_heads, head_size)
+    return query, key, value, *cached_heads(key, value, key_cache, value_cache, slots, kv_heads, head_size)
 
 
-def _qk_norm_rope_cache_fused(*arguments: object) -> object:
-    return ops.qk_norm_rope_and_cache(*arguments)
+def _qk_norm_rope_cache_fused(
+    qkv: Tensor,
+    positions: Tensor,
+    q_weight: Tensor | None,
+    k_weight: Tensor | None,
+    epsilon: float,
+    heads: int,
+    kv_heads: int,
+    head_size: int,
+    *rest: object,
+) -> object:
+    sizes = (heads, kv_heads, head_size)
+    query, key, _, *caches = ops.qk_norm_rope_and_cache(qkv, positions, q_weight, k_weight, epsilon, *sizes, *rest)
+    return query, key, pieces_of(qkv, *sizes)[2], *caches
 
 
 def _normed_examples() -> Iterator[tuple[object, ...]]:
@@ -119,15 +151,17 @@ def _caches(dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
     return torch.randn(shape).to(dtype), torch.randn(shape).to(dtype), torch.tensor([7, 0, 3, 11, 2])
 
 
-def _cache_examples() -> Iterator[tuple[object, ...]]:
-    for dtype, is_neox in ((torch.bfloat16, True), (torch.float32, False)):
+def cache_examples() -> Iterator[tuple[object, ...]]:
+    """Arguments of rotation and write to the cache."""
+    for dtype, is_neox in ((torch.bfloat16, True), (torch.float32, False), (torch.float16, True)):
         query = torch.randn(_TOKENS, _HEADS * _SIZE).to(dtype)
         key, value = (torch.randn(_TOKENS, _KV_HEADS * _SIZE).to(dtype) for _ in range(2))
         table = torch.randn(32, _SIZE).to(dtype)
         yield torch.arange(_TOKENS), query, key, value, *_caches(dtype), _KV_HEADS, _SIZE, table, is_neox
 
 
-def _normed_cache_examples() -> Iterator[tuple[object, ...]]:
+def normed_cache_examples() -> Iterator[tuple[object, ...]]:
+    """Arguments of norms of heads, rotation, and write to the cache."""
     for example in _normed_examples():
         dtype = example[0].dtype if isinstance(example[0], Tensor) else torch.float32
         yield *example, *_caches(dtype)
@@ -135,6 +169,6 @@ def _normed_cache_examples() -> Iterator[tuple[object, ...]]:
 
 FUSIONS = (
     Fusion("qk_norm_rope", _qk_norm_rope, _qk_norm_rope_fused, _normed_examples),
-    Fusion("rope_cache", _rope_cache, _rope_cache_fused, _cache_examples),
-    Fusion("qk_norm_rope_cache", _qk_norm_rope_cache, _qk_norm_rope_cache_fused, _normed_cache_examples),
+    Fusion("rope_cache", _rope_cache, _rope_cache_fused, cache_examples),
+    Fusion("qk_norm_rope_cache", _qk_norm_rope_cache, _qk_norm_rope_cache_fused, normed_cache_examples),
 )

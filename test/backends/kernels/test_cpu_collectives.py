@@ -83,6 +83,44 @@ def _in_memory(rank: int, group: str) -> Iterator[tuple[str, object]]:
         yield "empty", list(ops.all_reduce(x[:0], group).shape)
 
 
+def _norms(rank: int, group: str) -> Iterator[tuple[str, object]]:
+    """Norms of sums, by the kernels of their parts."""
+    kept, native = torch.randn(4, 6), ["native"]
+    for dtype in FLOATS:
+        x = _of_rank(rank, dtype)
+        shared = torch.Generator().manual_seed(7)
+        residual, weight = (torch.randn(shape, generator=shared).to(dtype) for shape in ((4, 6), (6,)))
+        scale = torch.tensor([0.02])
+        for name, args in (
+            ("rms_norm", (weight, 1e-6)),
+            ("fused_add_rms_norm", (residual, weight, 1e-6)),
+            ("rms_norm_static_fp8_quant", (None, scale, 1e-6)),
+            ("fused_add_rms_norm_static_fp8_quant", (residual, weight, scale, 1e-6)),
+        ):
+            op, part = ops[f"all_reduce_{name}"], ops[name]
+            with op.set_priority([PROVIDER]), part.set_priority([PROVIDER]), ops.all_reduce.set_priority([PROVIDER]):
+                chosen = op.dispatch(x, *args, group).provider
+                got, expected = op(x, *args, group), part(ops.all_reduce(x, group), *args)
+            with op.set_priority(native), part.set_priority(native):
+                by_definition, of_parts = op(x, *args, group), part(ops.all_reduce(x, group), *args)
+            same = _same_bits(got, expected) and _same_bits(by_definition, of_parts)
+            yield f"{name} {dtype}", chosen == PROVIDER and same and torch.equal(x, _of_rank(rank, dtype))
+    with ops.all_reduce_rms_norm.set_priority([PROVIDER]):
+        yield "rounded last", ops.all_reduce_rms_norm.dispatch(kept, None, 1e-6, group, None, True).provider
+        yield "norm in no group", ops.all_reduce_rms_norm.dispatch(kept, None, 1e-6, "nobody").provider
+        given = _of_rank(rank)
+        got = ops.all_reduce_rms_norm.maybe_inplace(given, None, 1e-6, group)
+        yield "sum in place", torch.equal(given, _expected(rank)[1]) and got.data_ptr() != given.data_ptr()
+
+
+def _same_bits(one: Tensor | tuple[Tensor, ...], other: Tensor | tuple[Tensor, ...]) -> bool:
+    ones, others = ((value,) if isinstance(value, Tensor) else value for value in (one, other))
+    return all(
+        a.dtype == b.dtype and torch.equal(a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
+        for a, b in zip(ones, others, strict=True)
+    )
+
+
 def _on_rank(rank: int, folder: str) -> None:
     """What each rank does."""
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
@@ -92,6 +130,7 @@ def _on_rank(rank: int, folder: str) -> None:
         for dtype in FLOATS:
             found[f"eager {dtype}"] = _same(rank, _program(group)(_of_rank(rank, dtype)), dtype)
         found |= _in_memory(rank, group)
+        found |= _norms(rank, group)
         found |= _compiled(rank, group)
     Path(folder, f"{rank}.json").write_text(json.dumps(found))
     dist.barrier()
@@ -138,6 +177,17 @@ def test_what_is_kept_and_what_is_left_to_the_native_definition(ranks: list[dict
         assert found["kept"] is found["turned sum"] is found["turned in place"] is True
         assert found["empty"] == [0, 6]
         assert (found["turned"], found["bool"], found["no group"]) == ("native", "native", "native")
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_norms_of_sums_are_their_parts(ranks: list[dict[str, object]], dtype: torch.dtype):
+    norms = ("rms_norm", "fused_add_rms_norm", "rms_norm_static_fp8_quant", "fused_add_rms_norm_static_fp8_quant")
+    assert [[found[f"{name} {dtype}"] for name in norms] for found in ranks] == [[True] * 4] * RANKS
+
+
+def test_which_norms_of_sums_are_left_to_the_native_definition(ranks: list[dict[str, object]]):
+    for found in ranks:
+        assert (found["rounded last"], found["norm in no group"], found["sum in place"]) == ("native", "native", True)
 
 
 def test_only_what_is_kept_is_copied(ranks: list[dict[str, object]]):

@@ -71,7 +71,7 @@ def static_windows(draw: st.DrawFn) -> BufferType:
 
 
 @given(static_windows(), static_windows())
-@settings(max_examples=1500)
+@settings(max_examples=500)
 def test_windows_of_known_size(first: BufferType, second: BufferType) -> None:
     ours, theirs = each_byte(first, {}), each_byte(second, {})
     assert may_overlap(first, second) == bool(set(ours) & set(theirs))
@@ -81,7 +81,7 @@ def test_windows_of_known_size(first: BufferType, second: BufferType) -> None:
 
 
 @given(static_windows())
-@settings(max_examples=1000)
+@settings(max_examples=400)
 def test_dense_windows_of_known_size(of: BufferType) -> None:
     assert is_dense(of) == is_dense_set(each_byte(of, {}))
 
@@ -151,7 +151,7 @@ def check_claims(first: BufferType, second: BufferType) -> None:
 
 
 @given(parts_of_one())
-@settings(max_examples=600)
+@settings(max_examples=250)
 def test_windows_of_unknown_size(pair: tuple[BufferType, BufferType]) -> None:
     check_claims(*pair)
 

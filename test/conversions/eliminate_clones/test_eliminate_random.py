@@ -189,7 +189,7 @@ def compare(program_steps: Sequence[Step], make: Callable[[], Sequence[Tensor]])
 
 
 @given(program_steps=steps, arguments=st.sampled_from(ARGUMENTS))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def test_random_programs(program_steps: Sequence[Step], arguments: Callable[[], Sequence[Tensor]]) -> None:
     compare(program_steps, arguments)
 

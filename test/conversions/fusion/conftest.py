@@ -52,7 +52,8 @@ def raise_program(
     ).function.parent_op()
     flag = f"decompose={str(decompose).lower()}"
     before = module.clone()
-    ir.run_passes(module, f"fuse{{{f'only={only} ' if only else ''}numerics={numerics} explain=true {flag}}}")
+    options = f"{f'only={only} ' if only else ''}numerics={numerics} explain=true {flag}"
+    ir.run_passes(module, f"eliminate-no-ops,dce,fuse{{{options}}}")
     module.verify()
     verdict = compare("fuse", before, ir.run_passes(module.clone(), f"lower{{{flag}}}"))
     assert verdict.status in (("exact",) if numerics == "exact" else ("exact", "rounding")), verdict

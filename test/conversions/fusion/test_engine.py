@@ -1,5 +1,6 @@
 """The engine of fusions: what matches, in which order, what is refused, and that the meaning stays."""
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,12 @@ def fusion(before, after, *examples, **options) -> ir.Fusion:
 
 
 X, Y, Z = torch.randn(3, 4), torch.randn(3, 4), torch.randn(3, 4)
+
+
+def test_a_tensor_that_nothing_tells_is_no_operand():
+    pair = fusion(lambda x, y: torch.sin(x), lambda x, y: torch.sin(x) + y, (X, Y))
+    with pytest.raises(ValueError, match="argument 1 is a tensor that no operation of before takes"):
+        fused(torch.sin, [pair], X)
 
 
 def test_several_outputs_that_no_root_reaches():
@@ -109,6 +116,53 @@ def test_a_value_that_others_use_stays():
     module = fused(program, [twice], X)
     assert places(module) == {}
     assert "%cos is also used by %add" in reasons(module)
+
+
+def test_a_miss_in_a_program_that_lacks_an_operator_is_explained():
+    """The operator stands in the pattern where the program has another one."""
+    pair = fusion(lambda x, y: torch.sigmoid(torch.relu(x) + y), lambda x, y: torch.sigmoid(y + x.relu()), (X, Y))
+    module = fused(lambda x, y: torch.sigmoid(torch.tanh(x) + y), [pair], X, Y)
+    assert "aten.relu.default is expected here" in reasons(module)
+    module = fused(lambda x, y: torch.tanh(x) + y, [pair], X, Y)
+    assert reasons(module) == ""
+    assert str(module.attributes["vllm_ir.unlike"]) == '{test = ["aten.relu.default", "aten.sigmoid.default"]}'
+
+
+def test_operands_that_a_pattern_refuses_are_no_errors_in_the_log(request):
+    """torch logs a traceback where an operator refuses tensors without data."""
+    logged: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = logged.append
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    logger.addHandler(handler)
+    request.addfinalizer(lambda: logger.removeHandler(handler))
+
+    def rows(x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = x.split([1, 2], 0)
+        return ir.ops.rms_norm(first, None, 1e-6), ir.ops.rms_norm(second, None, 1e-6)
+
+    def columns(x: Tensor, left: int, right: int) -> tuple[Tensor, Tensor]:
+        first, second = x.split([left, right], -1)
+        return ir.ops.rms_norm(first, None, 1e-6), ir.ops.rms_norm(second, None, 1e-6)
+
+    module = fused(rows, [fusion(columns, columns, (torch.randn(3, 7), 3, 4))], X)
+    assert "Split sizes add up to 3" in reasons(module)
+    assert logged == []
+
+
+def test_the_reason_of_the_variant_that_got_furthest_is_given():
+    """Of two variants one has another flag, and the other one fits but for a value that is used elsewhere."""
+    pair = fusion(
+        lambda x, keep: torch.softmax(x.mean(-1, keepdim=keep), 0),
+        lambda x, keep: x.mean(-1, keepdim=keep).softmax(0),
+        *((X, keep) for keep in (False, True)),
+    )
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        mean = x.mean(-1, keepdim=True)
+        return torch.softmax(mean, 0), mean.sin()
+
+    assert "is also used by" in reasons(fused(program, [pair], X))
 
 
 def test_what_a_fusion_makes_feeds_others_but_not_itself():
@@ -189,3 +243,85 @@ def _catalog() -> tuple[ir.Fusion, ...]:
     from vllm_ir.conversions.fusion.catalog import FUSIONS
 
     return FUSIONS
+
+
+def test_results_that_are_views_of_operands():
+    """By itself, `before` would say where in its argument's memory the second result is."""
+
+    def before(x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = x.split([1, 3], 1)
+        return first.sin(), second
+
+    def after(x: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = x.split([1, 3], 1)
+        return first.mul(1).sin(), second
+
+    module = fused(lambda x: [part + 1 for part in before(x * 2)], [fusion(before, after, (X,))], X)
+    assert places(module) == {"test": 1}
+    assert "relayout" not in str(module)
+
+
+def test_what_nobody_uses_of_a_replacement_is_not_there():
+    def after(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.neg(), x.cos().exp()
+
+    pair = fusion(lambda x: (x.mul(-1), x.sin()), after, (X,), numerics=ir.Numerics.CHANGED)
+    module = fused(lambda x: (x.mul(-1), x.sin().shape)[0], [pair], X)
+    assert "cos" not in str(module)
+
+
+def dynamic(function, *inputs: Tensor, **sizes):
+    """The functional module of a program with symbolic sizes."""
+    program = torch.nn.Module()
+    program.forward = function
+    exported = torch.export.export(program, inputs, dynamic_shapes=sizes)
+    return ir.run_passes(ir.import_exported(exported), "functionalize,eliminate-no-ops,dce")
+
+
+FLAT = fusion(
+    lambda x, rows, columns: torch.relu(x).view(rows, columns).sin(),
+    lambda x, rows, columns: torch.relu(x.view(rows, columns)).sin(),
+    (torch.randn(2, 3, 5), 6, 5),
+)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        lambda x: (-1, 5),
+        lambda x: (x.shape[0] * x.shape[1], 5),
+        lambda x: (x.shape[0] * 3 + x.shape[0] * (x.shape[1] - 3), x.shape[2]),
+    ],
+    ids=["left out", "product", "sum"],
+)
+def test_sizes_in_other_words(sizes):
+    """The pattern's `-1` is the program's product of symbols."""
+    rows = fusion(
+        lambda x, columns: torch.relu(x).view(-1, columns).sin(),
+        lambda x, columns: torch.relu(x.view(-1, columns)).sin(),
+        (torch.randn(2, 3, 5), 5),
+    )
+    auto = torch.export.Dim.DYNAMIC
+    module = dynamic(lambda x: torch.relu(x).view(*sizes(x)).sin(), torch.randn(4, 6, 5), x={0: auto, 1: auto})
+    with ir.using_fusions(rows):
+        ir.run_passes(module, "fuse{only=test explain=true}")
+    assert places(module) == {"test": 1}, reasons(module)
+    module.verify()
+
+
+def test_a_size_that_is_left_out_is_the_parameter_that_it_stands_for():
+    assert places(fused(lambda x: torch.relu(x).view(2, -1).sin(), [FLAT], torch.randn(2, 3, 5))) == {"test": 1}
+    assert places(fused(lambda x: torch.relu(x).view(-1, 3).sin(), [FLAT], torch.randn(2, 3, 5))) == {"test": 1}
+
+
+def test_programs_and_patterns_are_simplified():
+    """Through the option, as no other pass has to be named."""
+    pair = fusion(lambda x: torch.relu(x[:] + 0.5).view(-1), lambda x: torch.clamp(x + 0.5, min=0.0).view(-1), (X,))
+
+    def program(x: Tensor) -> Tensor:
+        return torch.relu(x.view(4, 3).view(3, 4) + 0.5).view(2, 6).view(-1)
+
+    compiled = torch.compile(
+        program, backend="vllm_ir_eager", options={"fusions": [pair], "require_fusions": {"test": 1}}
+    )
+    assert compiled(X).equal(program(X))

@@ -51,7 +51,7 @@ def test_other_dimensions_and_other_positions_stay(raised):
     assert found.fusions == {}
     assert "before does not take operands of these types" in found.reasons
     two = raised(
-        lambda key, value, keys, values, at: (keys.index_copy(2, at, key), values.index_copy(2, at + 0, value)),
+        lambda key, value, keys, values, at: (keys.index_copy(2, at, key), values.index_copy(2, at.flip(0), value)),
         *(key, value, keys, values, positions),
     )
     assert two.fusions == {}

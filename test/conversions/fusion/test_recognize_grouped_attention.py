@@ -6,6 +6,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers.models.llama.modeling_llama import repeat_kv
 
+import vllm_ir as ir
+
 DTYPES = (torch.float32, torch.bfloat16)
 
 
@@ -70,3 +72,16 @@ def test_repeated_keys_that_are_used_elsewhere_stay(raised):
     found = raised(attention, *inputs(torch.float32), numerics="reordered", only="recognize_grouped_attention")
     assert found.fusions == {}
     assert "is also used by" in found.reasons
+
+
+@pytest.mark.parametrize("backend", ["vllm_ir_eager", "vllm_ir"])
+@pytest.mark.parametrize("function", [fused, in_steps])
+def test_sizes_that_are_not_known(function, backend: str):
+    ir.clear_compile_reports()
+    options = {"fusions": ["recognize_grouped_attention", "recognize_grouped_scores", "recognize_grouped_values"]}
+    compiled = torch.compile(function, backend=backend, options=options, dynamic=True)
+    for batch, tokens, length in ((3, 5, 12), (4, 7, 13)):
+        given = *inputs(torch.float32, batch, tokens, length), torch.randn(batch, 1, tokens, length)
+        torch.testing.assert_close(compiled(*given), function(*given))
+    [report] = ir.compile_reports()
+    assert sum(map(len, report.fusions.values())) == (1 if function is fused else 2)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -81,6 +82,8 @@ def _found(rank: int, ranks: int, group: str) -> Iterator[tuple[str, object]]:
                 "more bytes": float(after) - float(before),
             },
         )
+    if ranks == 2:
+        yield from _fused(block, alone)
     narrow = _drawn(3, 2, 4).to(torch.float8_e4m3fn)
     whole = ops.all_gather(narrow, 0, ranks, group)
     yield "bytes", torch.equal(whole.float(), narrow.float().repeat(ranks, 1)) and str(whole.dtype)
@@ -92,6 +95,23 @@ def _found(rank: int, ranks: int, group: str) -> Iterator[tuple[str, object]]:
         torch._dynamo.mark_dynamic(given[0], 0)
         yield "dynamic", max(float((compiled(x) - alone(x)).abs().max()) for x in given)
         yield "graphs", len(ir.compile_reports())
+
+
+def _fused(block: Callable[[Tensor], Tensor], alone: Callable[[Tensor], Tensor]) -> Iterator[tuple[str, object]]:
+    """Sums and norms in one op each, and what becomes of these where sums are scattered."""
+    x = _drawn(1, 16, INNER)
+    fused = {"fusions": ["add_rms_norm", "all_reduce_rms_norm"], "require_fusions": {"all_reduce_rms_norm": 2}}
+    for name, passes in (("fused", "functionalize,lower,eliminate-clones"), ("fused and scattered", PASSES["padded"])):
+        torch._dynamo.reset()
+        ir.clear_compile_reports()
+        options = {"passes": passes, **fused}
+        y = torch.compile(block, backend="vllm_ir_eager", fullgraph=True, options=options)(x)
+        (report,) = ir.compile_reports()
+        selected = report.selected_impls
+        counts = [
+            sum(len(selected.get(op, {})) for op in ops if op.startswith(start)) for start in ("all_reduce_", "rms")
+        ]
+        yield name, {"error": float((y - alone(x)).abs().max()), "ops": counts}
 
 
 def _on_rank(rank: int, ranks: int, folder: str) -> None:
@@ -127,6 +147,14 @@ def test_the_model_alone(ranks: list[dict[str, dict[str, float]]], backend: str,
         assert case["sums"] == 2 * LAYERS + 1
         assert case["parts"] == (5 if name == "in parts" else 0)
         assert case["more bytes"] <= 0 or name == "padded"
+
+
+def test_fused_sums(ranks: list[dict[str, dict[str, object]]]) -> None:
+    for found in ranks if len(ranks) == 2 else ():
+        # The first norm is of the residual, which is used again.
+        for name, expected in (("fused", [2, 1]), ("fused and scattered", [0, 1])):
+            assert found[name]["ops"] == expected
+            assert cast("float", found[name]["error"]) < TOLERANCE
 
 
 def test_dynamic_numbers_of_rows(ranks: list[dict[str, float]]) -> None:

@@ -102,6 +102,55 @@ def test_same_bits(program: Callable[..., object], ranks: int, rows: int | tuple
         assert collective_bytes(after) <= collective_bytes(before)
 
 
+@pytest.mark.parametrize("passes", ["fuse,sequence-parallel", "sequence-parallel,fuse,check-shards"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_same_bits_around_fusions(program: Callable[..., object], passes: str) -> None:
+    ranks, dtype = (2, torch.bfloat16) if program in (layers, static) else (4, torch.float32)
+    inputs = given(ranks, 4, dtype)
+    (before, *_), expected = on_ranks(program, inputs, "fuse")
+    (after, *_), results = on_ranks(program, inputs, passes)
+    assert same_bits(results, on_ranks(program, inputs, "")[1])
+    assert same_bits(results, expected)
+    assert count(before, '"vllm_ir.all_reduce_') > 0
+    found = tuple(count(after, text) for text in ("vllm_ir.reduce_scatter", "vllm_ir.all_gather", "aten.select.int"))
+    assert found == PROGRAMS[program]
+    assert count(after, "vllm_ir.all_reduce") == 0
+    # Norms on pieces are fused with what quantises them, in whichever order.
+    assert count(after, "vllm_ir.static_scaled_fp8_quant") == 0
+    assert collective_bytes(after) <= collective_bytes(before)
+
+
+def test_fused_sums_that_are_left_stay_fused() -> None:
+    """A sum that cannot be scattered stays in its op; those of other regions are scattered."""
+
+    def program(x: Tensor, matrix: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        small = ops.all_reduce_rms_norm(x[:1], weight, 1e-5, GROUP)
+        other = ops.all_reduce_rms_norm(x, weight, 1e-5, "dp")
+        gemma = ops.all_reduce_rms_norm(x + 1, weight, 1e-5, GROUP, rounded_last=True)
+        return small, other, gemma, *ops.all_reduce_fused_add_rms_norm(x, residual, weight, 1e-5, GROUP)
+
+    (inputs,) = given(1, 4, torch.bfloat16)
+    module = compiled(program, inputs, Place(2, 0), "sequence-parallel")
+    assert len(notes(module, "sharded_sums")) == 1
+    reasons = notes(module, "unsharded_sums")
+    assert len(reasons) == 3
+    for op, reason in (
+        ("all_reduce_rms_norm %all_reduce_rms_norm", "1 rows do not go into 2 equal pieces; pad=true adds rows"),
+        ("all_reduce_rms_norm %all_reduce_rms_norm", "does not say how many ranks group 'dp' has"),
+        ("all_reduce_fused_add_rms_norm %getitem", "which would have more to be gathered behind it than in front"),
+    ):
+        assert any(f"vllm_ir.{op}: " in note and reason in note for note in reasons), reasons
+    assert count(module, '"vllm_ir.all_reduce_rms_norm"') == 2
+    assert count(module, '"vllm_ir.all_reduce_fused_add_rms_norm"') == 1
+    assert count(module, '"vllm_ir.all_reduce"') == 0
+
+
+def test_fused_sums_and_a_limit() -> None:
+    inputs = given(2, 4, torch.float32)
+    (after, *_), _ = on_ranks(layers, inputs, "fuse,sequence-parallel{limit=0}")
+    assert count(after, '"vllm_ir.all_reduce_fused_add_rms_norm"') == 4
+
+
 def test_bytes_are_those_of_a_ring() -> None:
     inputs = given(4, 8, torch.bfloat16)
     (before, *_), _ = on_ranks(layers, inputs, "")

@@ -1,9 +1,12 @@
 """Scattered sums in StableHLO, with replica groups, on simulated processes."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.utils.exceptions import PassFailedException
 
 pytest.importorskip("xdsl_jax", reason="needs the extra stablehlo")
 
@@ -50,6 +53,35 @@ def test_same_bits(rows: int, passes: str) -> None:
     for ours, theirs in zip(found, expected, strict=True):
         for one, other in zip(_tensors(ours), _tensors(theirs), strict=True):
             assert torch.equal(one.view(torch.uint8), other.view(torch.uint8))
+
+
+def fused(x: Tensor, matrix: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+    residual = ops.all_reduce_rms_norm(x, weight, 1e-5, "tp")
+    return ops.all_reduce_fused_add_rms_norm(x @ matrix, residual, weight, 1e-5, "tp")
+
+
+@pytest.mark.parametrize("function", [program, fused], ids=lambda function: function.__name__)
+def test_ops_that_were_not_lowered(function: Callable[..., object]) -> None:
+    """Their definitions name the groups of the module that they are in."""
+    inputs = [[torch.randn(4, 8), torch.randn(8, 8), torch.randn(8)] for _ in range(4)]
+    modules = [ir.import_callable(function, *inputs[0]) for _ in range(2)]
+    for module, lower in zip(modules, ("", "lower,"), strict=True):
+        attach_replica_groups(module, {"tp": TILES})
+        ir.run_passes(module, f"alias-outputs,functionalize,{lower}convert-to-stablehlo")
+    found, expected = (interpret_processes(module, inputs) for module in modules)
+    assert str(modules[0]).count("dense<[[0, 2], [1, 3]]>") == str(modules[1]).count("dense<[[0, 2], [1, 3]]>") > 1
+    for ours, theirs in zip(found, expected, strict=True):
+        for one, other in zip(_tensors(ours), _tensors(theirs), strict=True):
+            assert torch.equal(one.contiguous().view(torch.uint8), other.contiguous().view(torch.uint8))
+
+
+def test_a_group_that_the_module_says_nothing_of() -> None:
+    module = ir.import_callable(fused, torch.randn(4, 8), torch.randn(8, 8), torch.randn(8))
+    reason = (
+        r"vllm_ir.all_reduce_rms_norm: .*group 'tp' has no replica groups in vllm_ir.replica_groups; resolve them on"
+    )
+    with pytest.raises(PassFailedException, match=reason):
+        ir.run_passes(module, "alias-outputs,functionalize,convert-to-stablehlo")
 
 
 def _tensors(result: object) -> list[Tensor]:

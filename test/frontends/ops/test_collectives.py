@@ -4,6 +4,7 @@ Real ranks are in `test/backends/kernels/test_cpu_collectives.py`.
 """
 
 from collections.abc import Callable
+from inspect import signature
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 import vllm_ir as ir
 from vllm_ir.frontends.ops import ops
+from vllm_ir.frontends.ops.collective_norms import BEHIND_SUM
 from vllm_ir.frontends.ops.collectives import (
     generate_all_gather_inputs,
     generate_all_reduce_inputs,
@@ -116,6 +118,40 @@ def test_refused_arguments(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError, match=rf"^vllm_ir\..*{message}") as caught:
         call()
     assert "\n" not in str(caught.value)
+
+
+NORMS = [
+    (lambda x: ops.all_reduce_rms_norm(x, x[0, :5], 1e-5, "0"), r"all_reduce_rms_norm: weight must have shape \[6\]"),
+    (
+        lambda x: ops.all_reduce_rms_norm(x, None, 1e-5, "0", 7),
+        r"all_reduce_rms_norm: variance_size 7 is not in \[1, 6\]",
+    ),
+    (
+        lambda x: ops.all_reduce_fused_add_rms_norm(x, x[:1], None, 1e-5, "0", rounded_last=True),
+        r"all_reduce_fused_add_rms_norm: x_residual must be floating of shape \[4, 6\]",
+    ),
+    (
+        lambda x: ops.all_reduce_rms_norm_static_fp8_quant(x, None, x[0], 1e-5, "0"),
+        "all_reduce_rms_norm_static_fp8_quant: scale must",
+    ),
+    (
+        lambda x: ops.all_reduce_fused_add_rms_norm_static_fp8_quant(x, x, None, x[0], 1e-5, "0"),
+        "all_reduce_fused_add_rms_norm_static_fp8_quant: scale must",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), NORMS)
+def test_refused_arguments_of_norms(call: Callable[[Tensor], object], message: str) -> None:
+    with FakeTensorMode(), pytest.raises(ValueError, match=rf"^vllm_ir\.{message}"):
+        call(torch.empty(4, 6))
+
+
+def test_parts_have_the_other_arguments_by_name() -> None:
+    """What puts the parts in the place of such an op relies on it."""
+    for name, behind in BEHIND_SUM.items():
+        parameters = behind.parameters if isinstance(behind, ir.IrOp) else signature(behind).parameters
+        assert [*parameters] == [parameter for parameter in ops[name].parameters if parameter != "group_name"]
 
 
 def test_a_group_that_there_is_not() -> None:

@@ -17,7 +17,7 @@ FUSED = [
     for name in ir.ops
     if ir.ops[name].native.__module__.startswith("vllm_ir.frontends.ops.fused_") or name == "concat_and_cache_mla"
 ]
-NORMS = [name for name in FUSED if "rms_norm_" in name]
+NORMS = [name for name in FUSED if ir.ops[name].native.__module__.endswith(".fused_norm_quant")]
 ACTIVATIONS = [name for name in FUSED if "_and_mul_" in name]
 Run = Callable[..., tuple[Tensor, ...]]
 
@@ -270,6 +270,9 @@ REGISTERED = [
     "fused_add_rms_norm_per_token_group_fp8_quant",
     "silu_and_mul_dynamic_per_token_fp8_quant",
     *("qk_norm_rope", "rope_and_cache", "mla_rope_and_cache", "concat_and_cache_mla", "dual_rms_norm"),
+    *("rope_and_cache_static_fp8_quant", "mrope_embedding", "qk_norm_mrope_and_cache_static_fp8_quant"),
+    *("fused_add_rms_norm_pad", "fused_add_rms_norm_double_static_fp8_quant", "gated_rms_norm"),
+    *("gated_rms_norm_per_token_group_fp8_quant", "dual_rms_norm_dynamic_per_token_fp8_quant"),
 ]
 
 
@@ -301,7 +304,7 @@ def test_what_may_be_given_away() -> None:
         if name in NORMS and name.startswith("fused_add"):
             assert (op.activations, op.reuses[-1]) == (("x", "x_residual"), "x_residual")
             assert set(op.reuses[:-1]) == {None}
-        elif name.endswith("_quant"):
+        elif name in (*NORMS, *ACTIVATIONS, "paged_attention_static_fp8_quant"):
             assert op.maybe_inplace is None, "results are narrower than what they are made of"
     assert ir.ops.rope_and_cache.reuses == ("query", "key", "key_cache", "value_cache")
     assert ir.ops.mla_rope_and_cache.reuses == ("q_pe", "k_pe", "kv_cache")

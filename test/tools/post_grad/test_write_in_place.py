@@ -61,7 +61,7 @@ def check(function: Callable[..., object], call: Callable[..., object], argument
         assert len(pointers) == len(ours) + len(got)  # results are new memory
 
 
-@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.slow), True], ids=["static", "dynamic"])
 @pytest.mark.parametrize("how", ["backend", "pass"])
 @pytest.mark.parametrize("program", programs.CACHES, ids=lambda f: f.__name__)
 def test_a_cache_of_all_layers_is_written_where_it_is(program: Callable[..., object], how: str, dynamic: bool):
