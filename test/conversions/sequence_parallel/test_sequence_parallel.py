@@ -111,7 +111,8 @@ def test_same_bits_around_fusions(program: Callable[..., object], passes: str) -
     (after, *_), results = on_ranks(program, inputs, passes)
     assert same_bits(results, on_ranks(program, inputs, "")[1])
     assert same_bits(results, expected)
-    assert count(before, '"vllm_ir.all_reduce_') > 0
+    # A norm goes together with its sum, or with a quantisation for which there is no op with a sum.
+    assert count(before, '"vllm_ir.all_reduce_') + count(before, "rms_norm_dynamic_per_token_fp8_quant") > 0
     found = tuple(count(after, text) for text in ("vllm_ir.reduce_scatter", "vllm_ir.all_gather", "aten.select.int"))
     assert found == PROGRAMS[program]
     assert count(after, "vllm_ir.all_reduce") == 0
