@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from xdsl.dialects.builtin import ModuleOp
 
 import vllm_ir as ir
 
@@ -81,9 +82,9 @@ def _measure(name: str, program: Callable[..., object]) -> None:
     )
 
 
-def _seconds(module: object, passes: str = "fuse") -> float:
+def _seconds(module: ModuleOp, passes: str = "fuse") -> float:
     start = time.process_time()
-    ir.run_passes(module, passes, check=False)  # pyright: ignore[reportArgumentType]
+    ir.run_passes(module, passes, check=False)
     return time.process_time() - start
 
 

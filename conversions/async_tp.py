@@ -28,14 +28,13 @@ from vllm_ir.conversions.collectives import ALL_GATHER, REDUCE_SCATTER, Collecti
 from vllm_ir.conversions.errors import describe, named_place
 from vllm_ir.conversions.fusion.pattern import acts_outside, is_matchable
 from vllm_ir.conversions.fusion.sites import Order
-from vllm_ir.conversions.inline import inline
+from vllm_ir.conversions.inline import inline, replace_value
 from vllm_ir.conversions.notes import text_array
 from vllm_ir.conversions.rewrites import LimitedPass, Rewrites
 from vllm_ir.conversions.row_products import RowProduct, row_product
 from vllm_ir.conversions.sequence_parallel import SHARDED, check_shards
 from vllm_ir.conversions.trace import Examples, Traced, trace_callable
 from vllm_ir.dialects.vllm_ir.function import FuncOp
-from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.dialects.vllm_ir.types import sizes_of
 from vllm_ir.frontends.distributed.group_places import group_places
 from vllm_ir.frontends.fx.build import CallBuilder
@@ -245,10 +244,7 @@ class _Splitting:
         scatters = collective.kind == REDUCE_SCATTER
         olds = [collective.result] if scatters else [product.op.results[0] for product in products]
         for old, result in zip(olds, inline(traced, operands, self.examples.original, b), strict=True):
-            if result.type != old.type:
-                result = b.add(RelayoutOp.create(operands=[result], result_types=[old.type])).results[0]
-            old.replace_all_uses_with(result)
-            result.name_hint = old.name_hint
+            replace_value(old, result, b)
         order.place_before(new, at)
         whole = [product.op for product in products]
         for op in reversed([*whole, *collective.operations] if scatters else [*collective.operations, *whole]):

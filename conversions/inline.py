@@ -1,15 +1,16 @@
-"""Replacing an operation by the body of a traced function."""
+"""Replacing an operation by the body of a traced function, and values by its results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import eq
 
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.utils.exceptions import PassFailedException
 
 from vllm_ir.conversions.trace import Traced
 from vllm_ir.dialects.vllm_ir.function import root_of
-from vllm_ir.dialects.vllm_ir.memory import ReadOp
+from vllm_ir.dialects.vllm_ir.memory import ReadOp, RelayoutOp
 from vllm_ir.dialects.vllm_ir.types import BufferType
 from vllm_ir.frontends.fx.build import CallBuilder
 
@@ -31,6 +32,20 @@ def inline(
         else:
             _clone(inner, values, rename, b)
     return [_returned(traced, value, values) for value in traced.returned]
+
+
+def replace_value(
+    old: SSAValue, new: SSAValue, b: CallBuilder, is_same: Callable[[Attribute, Attribute], bool] = eq
+) -> None:
+    """Let `new`, which gets the name of `old`, be used for it; laid out alike, by an operation that `b` inserts.
+
+    `is_same` says whether two types need none.
+    """
+    if not is_same(new.type, old.type):
+        new = b.add(RelayoutOp.create(operands=[new], result_types=[old.type])).results[0]
+    old.replace_all_uses_with(new)
+    if new.name_hint != old.name_hint:
+        new.name_hint = old.name_hint
 
 
 def _clone(

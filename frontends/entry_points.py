@@ -16,7 +16,7 @@ def load(point: EntryPoint) -> object:
     """
     try:
         return point.load()
-    except Exception as error:
+    except Exception as error:  # the code of others, which may raise anything
         raise RuntimeError(
             f"{origin_of(point)} raised {type(error).__name__}: {error}; repair or uninstall its package"
         ) from error

@@ -20,7 +20,7 @@ from vllm_ir.conversions.errors import name_text
 from vllm_ir.conversions.fusion.matcher import Match, Miss
 from vllm_ir.conversions.fusion.pattern import Side, Variant, acts_outside, is_matchable
 from vllm_ir.conversions.fusion.sizes import same_type
-from vllm_ir.conversions.inline import inline
+from vllm_ir.conversions.inline import inline, replace_value
 from vllm_ir.dialects.vllm_ir.function import FuncOp
 from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.frontends.distributed.group_names import is_collective
@@ -163,12 +163,7 @@ def replace(
     b.at(last)
     results = inline(after.traced, site.match.tensors, original, b)
     for output, result in zip(variant.outputs, results, strict=False):
-        old = site.match.value(output)
-        if old.first_use is not None and not same_type(result.type, old.type):
-            result = b.add(RelayoutOp.create(operands=[result], result_types=[old.type])).results[0]
-        old.replace_all_uses_with(result)
-        if result.name_hint != old.name_hint:
-            result.name_hint = old.name_hint
+        replace_value(site.match.value(output), result, b, same_type)
     _pass_on_facts(site.match, new)
     order.place_before(new, last)
     for op in site.late:

@@ -9,10 +9,9 @@ from xdsl.ir import Attribute, Operation
 
 from vllm_ir.conversions.collectives import ALL_REDUCE, collective_of
 from vllm_ir.conversions.errors import fail
-from vllm_ir.conversions.inline import inline
+from vllm_ir.conversions.inline import inline, replace_value
 from vllm_ir.conversions.trace import Examples, trace_callable
 from vllm_ir.dialects.vllm_ir.function import FuncOp
-from vllm_ir.dialects.vllm_ir.memory import RelayoutOp
 from vllm_ir.frontends.fx.build import CallBuilder
 from vllm_ir.frontends.fx.types import is_tensor
 from vllm_ir.frontends.ops import ops
@@ -48,10 +47,7 @@ def take_apart(op: Operation, examples: Examples) -> Operation:
     b.at(op)
     traced = trace_callable(parts, [_tensor_type(op, value.type) for value in op.operands], examples, pure=True)
     for old, result in zip(op.results, inline(traced, list(op.operands), examples.original, b), strict=True):
-        if result.type != old.type:
-            result = b.add(RelayoutOp.create(operands=[result], result_types=[old.type])).results[0]
-        old.replace_all_uses_with(result)
-        result.name_hint = old.name_hint
+        replace_value(old, result, b)
     op.detach()
     op.erase()
     return next(part for part in new if (found := collective_of(part)) is not None and found.kind == ALL_REDUCE)

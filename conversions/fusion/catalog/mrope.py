@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import torch
 from torch import Tensor
 
-from vllm_ir.conversions.fusion.catalog.rope import cached_heads, normed_cache_examples, normed_heads, pieces_of
+from vllm_ir.conversions.fusion.catalog.rope import (
+    cached_heads,
+    normed_cache_examples,
+    normed_heads,
+    pieces_of,
+    values_of,
+)
 from vllm_ir.conversions.fusion.fusion import Fusion
 from vllm_ir.frontends.ops import ops
 
@@ -44,10 +49,9 @@ def _qk_norm_mrope_cache(
 
 
 def _qk_norm_mrope_cache_fused(*arguments: object) -> object:
-    qkv, *inputs, time, height, width, interleaved = arguments
-    query, key, _, *caches = ops.qk_norm_mrope_and_cache(qkv, *inputs, [time, height, width], interleaved)
-    heads, kv_heads, head_size = cast("tuple[int, int, int]", tuple(inputs[4:7]))
-    return query, key, pieces_of(cast(Tensor, qkv), heads, kv_heads, head_size)[2], *caches
+    *inputs, time, height, width, interleaved = arguments
+    query, key, _, *caches = ops.qk_norm_mrope_and_cache(*inputs, [time, height, width], interleaved)
+    return query, key, values_of(*inputs), *caches
 
 
 def mrope_cache_examples() -> Iterator[tuple[object, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -43,20 +44,15 @@ def _qk_norm_rope(
     return *ops.rotary_embedding(positions, query, key, head_size, table, is_neox), value
 
 
-def _qk_norm_rope_fused(
-    qkv: Tensor,
-    positions: Tensor,
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
-    epsilon: float,
-    heads: int,
-    kv_heads: int,
-    head_size: int,
-    *rest: object,
-) -> object:
-    sizes = (heads, kv_heads, head_size)
-    query, key, _ = ops.qk_norm_rope(qkv, positions, q_weight, k_weight, epsilon, *sizes, *rest)
-    return query, key, pieces_of(qkv, *sizes)[2]
+def _qk_norm_rope_fused(*arguments: object) -> object:
+    query, key, _ = ops.qk_norm_rope(*arguments)
+    return query, key, values_of(*arguments)
+
+
+def values_of(*arguments: object) -> Tensor:
+    """The values in the arguments of an op that begins as `qk_norm_rope` does."""
+    heads, kv_heads, head_size = cast("tuple[int, int, int]", arguments[5:8])
+    return pieces_of(cast(Tensor, arguments[0]), heads, kv_heads, head_size)[2]
 
 
 def cached_heads(
@@ -121,20 +117,9 @@ def _qk_norm_rope_cache(
     return query, key, value, *cached_heads(key, value, key_cache, value_cache, slots, kv_heads, head_size)
 
 
-def _qk_norm_rope_cache_fused(
-    qkv: Tensor,
-    positions: Tensor,
-    q_weight: Tensor | None,
-    k_weight: Tensor | None,
-    epsilon: float,
-    heads: int,
-    kv_heads: int,
-    head_size: int,
-    *rest: object,
-) -> object:
-    sizes = (heads, kv_heads, head_size)
-    query, key, _, *caches = ops.qk_norm_rope_and_cache(qkv, positions, q_weight, k_weight, epsilon, *sizes, *rest)
-    return query, key, pieces_of(qkv, *sizes)[2], *caches
+def _qk_norm_rope_cache_fused(*arguments: object) -> object:
+    query, key, _, *caches = ops.qk_norm_rope_and_cache(*arguments)
+    return query, key, values_of(*arguments), *caches
 
 
 def _normed_examples() -> Iterator[tuple[object, ...]]:
